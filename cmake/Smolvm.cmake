@@ -1,0 +1,42 @@
+# Helpers that every folder's CMakeLists.txt uses.
+
+find_program(SMOLVM_CCACHE ccache)
+if(SMOLVM_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${SMOLVM_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SMOLVM_CCACHE})
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
+if(SMOLVM_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(SMOLVM_SANITIZE)
+  add_compile_options(-fsanitize=${SMOLVM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
+  add_link_options(-fsanitize=${SMOLVM_SANITIZE})
+endif()
+
+# smolvm_add_subdirectories(DIR...): adds those that exist, so that a folder may be absent from a slim tree.
+function(smolvm_add_subdirectories)
+  foreach(dir ${ARGN})
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/CMakeLists.txt)
+      add_subdirectory(${dir})
+    endif()
+  endforeach()
+endfunction()
+
+# smolvm_test(NAME SOURCES a.cc b.cc LIBS x y [LABELS l] [TIMEOUT s]): one GoogleTest binary, one CTest entry.
+# Labels in use: unit (default), vm, container, slow.
+function(smolvm_test name)
+  cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  add_executable(${name} ${T_SOURCES})
+  target_link_libraries(${name} PRIVATE ${T_LIBS} GTest::gtest GTest::gmock GTest::gtest_main Threads::Threads)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT T_LABELS)
+    set(T_LABELS unit)
+  endif()
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT})
+endfunction()

@@ -1,0 +1,40 @@
+// The `smolvm` command: `smolvm machine …` runs microVMs, `smolvm gpu …` passes GPUs to podman containers.
+#include <cstdio>
+#include <string_view>
+
+#include "container/command.h"
+#include "machine/command.h"
+#include "machine/version.h"
+
+namespace {
+
+constexpr char kUsage[] =
+    "usage: smolvm COMMAND …\n"
+    "\n"
+    "  machine   run microVMs, with CUDA inside (smolvm machine --help)\n"
+    "  gpu       hand host GPUs to podman containers (smolvm gpu --help)\n"
+    "\n"
+    "  --version print the version\n"
+    "  --help    print this text\n";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "machine") return smolvm::machine::RunCommand(argc - 1, argv + 1);
+  if (command == "gpu") return smolvm::gpu::RunCommand(argc - 1, argv + 1);
+  if (command == "--version" || command == "-V") {
+    std::printf("smolvm %s\n", smolvm::kVersion);
+    return 0;
+  }
+  if (command == "--help" || command == "-h" || command == "help") {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  if (command.empty()) {
+    std::fputs(kUsage, stderr);
+  } else {
+    std::fprintf(stderr, "smolvm: unknown command '%s'; 'smolvm --help' lists them\n", argv[1]);
+  }
+  return 125;
+}

@@ -1,0 +1,93 @@
+#include "protocol/log/log.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+
+namespace smolvm::log {
+namespace {
+
+constexpr const char* kNames[] = {"off", "error", "warn", "info", "debug"};
+
+std::atomic<int> g_threshold{-1};
+std::atomic<const char*> g_component{"cuda"};
+
+int ThresholdFromEnvironment() {
+  Level level = Level::kOff;
+  if (const char* text = getenv("SMOLVM_CUDA_LOG")) ParseLevel(text, &level);
+  return static_cast<int>(level);
+}
+
+// Opened anew for each line: logging is rare, and a descriptor kept open could be closed or reused by the program
+// whose process this is.
+void WriteOut(std::string_view line) {
+  const char* path = getenv("SMOLVM_CUDA_LOG_FILE");
+  const int file = path && *path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
+  const int fd = file >= 0 ? file : STDERR_FILENO;
+  ssize_t written;
+  do {
+    written = write(fd, line.data(), line.size());
+  } while (written < 0 && errno == EINTR);
+  if (file >= 0) close(file);
+}
+
+}  // namespace
+
+Level Threshold() {
+  int level = g_threshold.load(std::memory_order_relaxed);
+  if (level < 0) {
+    level = ThresholdFromEnvironment();
+    g_threshold.store(level, std::memory_order_relaxed);
+  }
+  return static_cast<Level>(level);
+}
+
+void SetThreshold(Level level) { g_threshold.store(static_cast<int>(level)); }
+
+bool ParseLevel(std::string_view text, Level* level) {
+  for (int i = 0; i < static_cast<int>(std::size(kNames)); ++i) {
+    if (text == kNames[i]) {
+      *level = static_cast<Level>(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+void SetComponent(const char* component) { g_component.store(component); }
+
+void Write(Level level, std::string_view event_and_fields) {
+  if (level > Threshold() || level == Level::kOff) return;
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm utc{};
+  gmtime_r(&now.tv_sec, &utc);
+  char stamp[32];
+  strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
+  WriteOut(fmt::format("time={}.{:03}Z level={} component={} pid={} {}\n", stamp, now.tv_nsec / 1000000,
+                       kNames[static_cast<int>(level)], g_component.load(), getpid(), event_and_fields));
+}
+
+std::string Quote(std::string_view value) {
+  bool plain = !value.empty();
+  for (const unsigned char c : value) plain = plain && c > ' ' && c != '"' && c != '=' && c != 0x7f;
+  if (plain) return std::string(value);
+  std::string quoted = "\"";
+  for (const unsigned char c : value) {
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += static_cast<char>(c);
+    } else if (c < ' ' || c == 0x7f) {
+      quoted += fmt::format("\\x{:02x}", c);
+    } else {
+      quoted += static_cast<char>(c);
+    }
+  }
+  return quoted + '"';
+}
+
+}  // namespace smolvm::log
