@@ -1,0 +1,91 @@
+#include "protocol/gen/exports/export_model.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <stdexcept>
+
+namespace smolvm::exports {
+namespace {
+
+bool IsWordChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+bool TakeSuffix(std::string_view* text, std::string_view suffix) {
+  if (!text->ends_with(suffix)) return false;
+  text->remove_suffix(suffix.size());
+  return true;
+}
+
+bool TakePerThreadSuffix(std::string_view* name) {
+  return TakeSuffix(name, "_ptds") || TakeSuffix(name, "_ptsz");
+}
+
+// "cuMemAlloc_v2" → "cuMemAlloc" and 2; `otherwise` when there is no such suffix.
+int TakeVersionSuffix(std::string_view* name, int otherwise) {
+  const size_t at = name->rfind("_v");
+  if (at == std::string_view::npos || at + 2 == name->size()) return otherwise;
+  int number = 0;
+  const char* end = name->data() + name->size();
+  const auto parsed = std::from_chars(name->data() + at + 2, end, number);
+  if (parsed.ec != std::errc{} || parsed.ptr != end) return otherwise;
+  name->remove_suffix(name->size() - at);
+  return number;
+}
+
+}  // namespace
+
+std::vector<std::string> ParseExportList(std::string_view text) {
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line = line.substr(0, line.find('#'));
+    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())))
+      line.remove_suffix(1);
+    if (line.empty()) continue;
+    if (!line.starts_with("cu") || !std::all_of(line.begin(), line.end(), IsWordChar))
+      throw std::runtime_error("not a driver API name: " + std::string(line));
+    if (!seen.emplace(line).second) throw std::runtime_error("listed twice: " + std::string(line));
+    names.emplace_back(line);
+  }
+  return names;
+}
+
+void ScanTypedefs(std::string_view header, TypedefVersions* versions) {
+  constexpr std::string_view kMark = "*PFN_";
+  for (size_t at = header.find(kMark); at != std::string_view::npos; at = header.find(kMark, at)) {
+    at += kMark.size();
+    size_t end = at;
+    while (end < header.size() && IsWordChar(header[end])) ++end;
+    std::string_view name = header.substr(at, end - at);
+    const bool per_thread = TakePerThreadSuffix(&name);
+    const int version = TakeVersionSuffix(&name, 0);
+    if (version > 0) (*versions)[{std::string(name), per_thread}].insert(version);
+  }
+}
+
+std::vector<ProcRow> PairVersions(const std::vector<std::string>& names,
+                                  const TypedefVersions& versions) {
+  std::map<std::pair<std::string, bool>, std::map<int, std::string>> symbols;
+  for (const std::string& symbol : names) {
+    std::string_view base = symbol;
+    const bool per_thread = TakePerThreadSuffix(&base);
+    const int number = TakeVersionSuffix(&base, 1);
+    symbols[{std::string(base), per_thread}][number] = symbol;
+  }
+  std::vector<ProcRow> rows;
+  for (const auto& [key, by_number] : symbols) {
+    const auto known = versions.find(key);
+    if (known == versions.end() || known->second.size() < by_number.size())
+      throw std::runtime_error("cudaTypedefs.h has too few versions of " + key.first +
+                               (key.second ? " (per-thread)" : ""));
+    auto version = known->second.begin();
+    for (const auto& [number, symbol] : by_number)
+      rows.push_back({key.first, key.second, *version++, symbol});
+  }
+  return rows;
+}
+
+}  // namespace smolvm::exports
