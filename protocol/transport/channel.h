@@ -23,23 +23,34 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // Exactly `size` bytes; false at end of stream or error (errno tells; 0 = clean end). What is
+  // Exactly `size` bytes; false at end of stream or error (errno tells; 0 = end of stream). What is
   // larger than the buffer goes straight to `out`.
   bool Read(void* out, size_t size);
   // Reads and drops.
   bool Skip(uint64_t size);
-  // Whether bytes are already buffered or waiting in the socket, without blocking.
+  // Whether bytes are already buffered or waiting in the socket (or the stream has ended), without
+  // blocking.
   bool Readable();
+  // Bytes that Read would return without a system call.
+  size_t buffered() const { return end_ - begin_; }
   // All of it; never raises SIGPIPE. False when the peer is gone.
   bool Write(const void* data, size_t size);
   bool Write(iovec* parts, int count);  // modifies `parts`
   void Shutdown();
   int fd() const { return fd_; }
 
+  // Makes every read that finds nothing waiting take this much longer, as if the peer were that far
+  // away. What is sent without waiting for an answer costs nothing extra, as on a long line.
+  void EmulateRoundTrip(uint32_t microseconds) { emulated_rtt_us_ = microseconds; }
+
  private:
+  bool Fill();  // the buffer is empty: reads what there is
+  bool ReadSome(void* out, size_t size, int flags, size_t* got);
+
   const int fd_;
   std::unique_ptr<char[]> buffer_;
   size_t begin_ = 0, end_ = 0;
+  uint32_t emulated_rtt_us_ = 0;
 };
 
 }  // namespace smolvm::transport
