@@ -1,0 +1,279 @@
+#include "host-daemon/emulation/runtime/block.h"
+
+#include <bit>
+
+#include "host-daemon/emulation/runtime/fibre.h"
+#include "host-daemon/emulation/runtime/helpers.h"
+#include "host-daemon/emulation/runtime/launch.h"
+#include "host-daemon/emulation/runtime/warp.h"
+
+namespace smolvm::emulation {
+namespace {
+
+uint32_t LowLanes(uint32_t count) { return count >= 32 ? ~0u : (1u << count) - 1; }
+
+}  // namespace
+
+Block::~Block() {
+  if (stack_pool_ != nullptr) stack_pool_->Put(&stacks_);
+}
+
+bool Block::Provide(Launch& launch, uint32_t count) {
+  const size_t stack_bytes =
+      (64 << 10) + (launch.code->unbounded_stack ? 4 * launch.config->stack_bytes_per_thread : 0);
+  StackPool& pool = StackPool::ForSize(stack_bytes);
+  if (stack_pool_ != &pool && stack_pool_ != nullptr) stack_pool_->Put(&stacks_);
+  stack_pool_ = &pool;
+  if (stacks_.size() < count && !pool.Take(count - stacks_.size(), &stacks_)) return false;
+  if (thread_capacity_ < count) {
+    threads_ = std::make_unique<ThreadContext[]>(count);
+    thread_capacity_ = count;
+  }
+  if (warps_ == nullptr) warps_ = std::make_unique<Warp[]>(kMaxWarps);
+  return memory_.Reserve(*launch.scratch, launch.shared_bytes + count * launch.local_bytes);
+}
+
+bool Block::Start(Launch& launch, uint64_t index) {
+  const uint32_t count = launch.threads_per_block;
+  if (!Provide(launch, count)) return false;
+  const LaunchConfig& config = *launch.config;
+  FillBlockContext(launch, index, memory_.address(), &context_);
+  thread_count_ = live_ = count;
+  warp_count_ = (count + kWarpSize - 1) / kWarpSize;
+  for (BarrierState& barrier : barriers_) {
+    if (barrier.arrived != 0 || barrier.expected != 0) barrier = {};
+  }
+  for (uint32_t w = 0; w < warp_count_; ++w) {
+    Warp& warp = warps_[w];
+    warp.valid = warp.ready = LowLanes(count - w * kWarpSize);
+    warp.yielded = warp.exited = warp.converging = warp.meeting_count = 0;
+  }
+  ready_warps_ = LowLanes(warp_count_);
+  current_warp_ = 0;
+  uint32_t i = 0;
+  for (uint32_t z = 0; z < config.block[2]; ++z) {
+    for (uint32_t y = 0; y < config.block[1]; ++y) {
+      for (uint32_t x = 0; x < config.block[0]; ++x, ++i) {
+        ThreadContext& thread = threads_[i];
+        thread.tid[0] = x;
+        thread.tid[1] = y;
+        thread.tid[2] = z;
+        thread.lane = i % kWarpSize;
+        thread.warp = i / kWarpSize;
+        thread.block_context = &context_;
+        thread.local_base = context_.shared_base + launch.shared_bytes + i * launch.local_bytes;
+        thread.local_used = 0;
+        thread.spins = kSpinsBeforeYield;
+        thread.block = this;
+        thread.sp = nullptr;
+      }
+    }
+  }
+  function_ = launch.code->function;
+  return true;
+}
+
+void Block::SetReady(uint32_t warp, uint32_t lanes) {
+  if (lanes == 0) return;
+  warps_[warp].ready |= lanes;
+  ready_warps_ |= 1u << warp;
+}
+
+// The next ready thread, from the current warp first: its lanes share cache lines. Null when there
+// is none.
+ThreadContext* Block::Next() {
+  if (ready_warps_ == 0) return nullptr;
+  if (warps_[current_warp_].ready == 0) {
+    const uint32_t later = ready_warps_ & ~LowLanes(current_warp_);
+    current_warp_ = std::countr_zero(later != 0 ? later : ready_warps_);
+  }
+  Warp& warp = warps_[current_warp_];
+  const uint32_t lane = std::countr_zero(warp.ready);
+  warp.ready &= warp.ready - 1;
+  if (warp.ready == 0) ready_warps_ &= ~(1u << current_warp_);
+  ThreadContext* next = &threads_[current_warp_ * kWarpSize + lane];
+  if (next->sp == nullptr) {
+    next->sp = MakeFibre(stacks_[next - threads_.get()].top, &Block::RunThread, next);
+  }
+  return next;
+}
+
+void Block::RunThread(void* argument) {
+  auto* self = static_cast<ThreadContext*>(argument);
+  self->block->function_(self);
+  self->block->Exit(self);
+}
+
+void Block::Resume(void** main_sp) {
+  main_sp_ = main_sp;
+  ThreadContext* next = Next();
+  if (next == nullptr) return;
+  running_ = next;
+  smolvm_fibre_switch(main_sp, next->sp);
+}
+
+void Block::SwitchAway(ThreadContext* self) {
+  ThreadContext* next = Next();
+  if (next == self) return;
+  running_ = next;
+  smolvm_fibre_switch(&self->sp, next != nullptr ? next->sp : *main_sp_);
+}
+
+const Stack* Block::RunningStack() const {
+  return running_ != nullptr ? &stacks_[running_ - threads_.get()] : nullptr;
+}
+
+bool Block::Unpark() {
+  bool any = false;
+  for (uint32_t w = 0; w < warp_count_; ++w) {
+    Warp& warp = warps_[w];
+    // Lanes at one activemask instruction when nobody else can run have converged there.
+    for (uint32_t rest = warp.converging; rest != 0;) {
+      const uint32_t site = warp.lanes[std::countr_zero(rest)].site;
+      uint32_t group = 0;
+      for (uint32_t lanes = rest; lanes != 0; lanes &= lanes - 1) {
+        const uint32_t lane = std::countr_zero(lanes);
+        if (warp.lanes[lane].site == site) group |= 1u << lane;
+      }
+      for (uint32_t lanes = group; lanes != 0; lanes &= lanes - 1) {
+        warp.lanes[std::countr_zero(lanes)].value = group;
+      }
+      rest &= ~group;
+    }
+    const uint32_t lanes = warp.converging | warp.yielded;
+    any = any || lanes != 0;
+    warp.converging = warp.yielded = 0;
+    SetReady(w, lanes);
+  }
+  return any;
+}
+
+void Block::Yield(ThreadContext* self) {
+  self->spins = kSpinsBeforeYield;
+  warps_[self->warp].yielded |= 1u << self->lane;
+  SwitchAway(self);
+}
+
+uint32_t Block::ActiveMask(ThreadContext* self, uint32_t site) {
+  Warp& warp = warps_[self->warp];
+  warp.lanes[self->lane].site = site;
+  warp.converging |= 1u << self->lane;
+  SwitchAway(self);
+  return static_cast<uint32_t>(warp.lanes[self->lane].value);
+}
+
+// Barriers with a count count in whole warps (PTX ISA, barrier{.cta}): the last lane of a partial
+// warp stands for the lanes that do not exist.
+uint32_t Block::Weight(const ThreadContext* self) const {
+  const uint32_t valid = warps_[self->warp].valid;
+  if (valid == ~0u || (valid >> self->lane) != 1) return 1;
+  return kWarpSize - self->lane;
+}
+
+bool Block::Arrive(ThreadContext* self, BarrierState& barrier, uint32_t count, bool predicate) {
+  barrier.expected = count;
+  barrier.arrived += count == 0 ? 1 : Weight(self);
+  barrier.popc += predicate;
+  barrier.and_all &= predicate;
+  return CompleteBarrier(barrier);
+}
+
+bool Block::CompleteBarrier(BarrierState& barrier) {
+  const uint32_t expected = barrier.expected == 0 ? live_ : barrier.expected;
+  if (barrier.arrived == 0 || barrier.arrived < expected) return false;
+  barrier.result = barrier.popc;
+  barrier.result_and = barrier.and_all;
+  barrier.arrived = barrier.expected = barrier.popc = 0;
+  barrier.and_all = 1;
+  for (uint32_t w = 0; w < warp_count_; ++w) {
+    SetReady(w, barrier.waiting[w]);
+    barrier.waiting[w] = 0;
+  }
+  return true;
+}
+
+void Block::WaitAt(ThreadContext* self, BarrierState& barrier) {
+  barrier.waiting[self->warp] |= 1u << self->lane;
+  SwitchAway(self);
+}
+
+void Block::Barrier(ThreadContext* self, uint32_t id, uint32_t count) {
+  BarrierState& barrier = barriers_[id % kBarriers];
+  if (!Arrive(self, barrier, count, false)) WaitAt(self, barrier);
+}
+
+void Block::BarrierArrive(ThreadContext* self, uint32_t id, uint32_t count) {
+  Arrive(self, barriers_[id % kBarriers], count, false);
+}
+
+uint32_t Block::BarrierReduce(ThreadContext* self, uint32_t id, uint32_t count, BarrierRed op,
+                              bool predicate) {
+  BarrierState& barrier = barriers_[id % kBarriers];
+  if (!Arrive(self, barrier, count, predicate)) WaitAt(self, barrier);
+  // Nobody can complete the next phase before every waiting thread has read this result: each of
+  // them has to arrive again first.
+  switch (op) {
+    case BarrierRed::kPopc:
+      return barrier.result;
+    case BarrierRed::kAnd:
+      return barrier.result_and;
+    case BarrierRed::kOr:
+      return barrier.result != 0;
+  }
+  return 0;
+}
+
+void Block::Meet(ThreadContext* self, WarpOp op, uint32_t mode, uint32_t mask) {
+  Warp& warp = warps_[self->warp];
+  const uint32_t bit = 1u << self->lane;
+  const uint32_t kind = static_cast<uint32_t>(op) << 8 | mode;
+  mask |= bit;  // a thread that is not in its own mask is undefined behaviour (PTX ISA); it must
+                // not hang us
+  uint32_t i = 0;
+  while (i < warp.meeting_count && (warp.meetings[i].mask != mask || warp.meetings[i].kind != kind))
+    ++i;
+  if (i == warp.meeting_count) warp.meetings[warp.meeting_count++] = {mask, 0, kind};
+  Warp::Meeting& meeting = warp.meetings[i];
+  meeting.arrived |= bit;
+  if (((meeting.arrived | warp.exited | ~warp.valid) & mask) != mask) return SwitchAway(self);
+  const uint32_t others = meeting.arrived & ~bit;
+  FinishMeeting(warp, i);
+  SetReady(self->warp, others);
+}
+
+void Block::FinishMeeting(Warp& warp, uint32_t index) {
+  const Warp::Meeting meeting = warp.meetings[index];
+  warp.meetings[index] = warp.meetings[--warp.meeting_count];
+  ComputeWarpOp(static_cast<WarpOp>(meeting.kind >> 8), meeting.kind & 0xff, meeting.arrived,
+                warp.lanes);
+}
+
+// A lane that ended counts as present (PTX ISA: operations wait for the threads of the mask that
+// have not exited).
+void Block::DropFromMeetings(uint32_t warp_index) {
+  Warp& warp = warps_[warp_index];
+  for (uint32_t i = 0; i < warp.meeting_count;) {
+    const Warp::Meeting meeting = warp.meetings[i];
+    if (((meeting.arrived | warp.exited | ~warp.valid) & meeting.mask) != meeting.mask) {
+      ++i;
+      continue;
+    }
+    FinishMeeting(warp, i);
+    SetReady(warp_index, meeting.arrived);
+  }
+}
+
+void Block::Exit(ThreadContext* self) {
+  Warp& warp = warps_[self->warp];
+  warp.exited |= 1u << self->lane;
+  --live_;
+  if (warp.meeting_count != 0) DropFromMeetings(self->warp);
+  for (BarrierState& barrier : barriers_) {
+    if (barrier.arrived != 0 && barrier.expected == 0) CompleteBarrier(barrier);
+  }
+  ThreadContext* next = Next();
+  running_ = next;
+  smolvm_fibre_jump(next != nullptr ? next->sp : *main_sp_);
+}
+
+}  // namespace smolvm::emulation

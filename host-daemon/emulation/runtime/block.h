@@ -1,0 +1,135 @@
+// One block (CTA) whose threads run as fibres: who is ready, who waits at which barrier or warp
+// operation.
+//
+// A block stays on one OS thread from its first instruction to its last, so nothing here is locked,
+// and a fibre runs until it waits, yields or ends. Threads schedule independently: a lane that
+// waits never holds up the others of its warp. Lanes that spin (yield) run again only when nobody
+// else can.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "host-daemon/emulation/runtime/context.h"
+#include "host-daemon/emulation/runtime/scratch.h"
+#include "host-daemon/emulation/runtime/stack_pool.h"
+
+namespace smolvm::emulation {
+
+struct Launch;
+
+inline constexpr uint32_t kWarpSize = 32;
+inline constexpr uint32_t kMaxWarps =
+    32;  // 1024 threads per block (CUDA C++ guide, technical specifications)
+inline constexpr uint32_t kBarriers = 16;  // PTX ISA, barrier{.cta}
+
+enum class WarpOp : uint32_t { kSync, kShuffle, kVote, kMatchAny, kMatchAll, kRedux, kElect };
+enum class ShuffleMode : uint32_t { kUp, kDown, kBfly, kIdx };
+enum class VoteMode : uint32_t { kAll, kAny, kUni, kBallot };
+enum class ReduxOp : uint32_t { kAdd, kMinU, kMaxU, kMinS, kMaxS, kAnd, kOr, kXor };
+enum class BarrierRed : uint32_t { kPopc, kAnd, kOr };
+
+struct LaneSlot {
+  uint64_t value;   // operand in, result out
+  uint32_t aux[2];  // shuffle: b and c; votes and matches: predicate
+  uint32_t flag;    // predicate result
+  uint32_t site;    // activemask: which instruction
+};
+
+struct Warp {
+  uint32_t valid = 0;  // lanes that exist
+  uint32_t ready = 0;
+  uint32_t yielded = 0;  // ready, but waiting for somebody else's progress
+  uint32_t exited = 0;
+  uint32_t converging = 0;  // at activemask, until nobody else in the block can run
+  // Warp operations under way: disjoint groups of lanes may each be at one.
+  struct Meeting {
+    uint32_t mask;
+    uint32_t arrived;
+    uint32_t kind;  // WarpOp and mode
+  };
+  uint32_t meeting_count = 0;
+  Meeting meetings[kWarpSize];
+  LaneSlot lanes[kWarpSize];
+};
+
+class Block {
+ public:
+  Block() = default;
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block();
+
+  // Prepares the launch's block number `index`, reusing stacks and memory of earlier ones. False
+  // when memory is short.
+  bool Start(Launch& launch, uint64_t index);
+  // Runs fibres until none is ready; called on the worker's main stack. `main_sp` receives where to
+  // return to.
+  void Resume(void** main_sp);
+  // After Resume: makes those ready that only waited for the others. False when there are none: the
+  // block has ended, or waits for something that cannot happen.
+  bool Unpark();
+
+  bool finished() const { return live_ == 0; }
+  const ThreadContext* running() const { return running_; }
+  const Stack* RunningStack() const;
+  std::span<const ThreadContext> threads() const { return {threads_.get(), thread_count_}; }
+
+  // From here on: called on fibres, through the helper table.
+  void Yield(ThreadContext* self);
+  // `count` 0 = every thread of the block.
+  void Barrier(ThreadContext* self, uint32_t id, uint32_t count);
+  void BarrierArrive(ThreadContext* self, uint32_t id, uint32_t count);
+  uint32_t BarrierReduce(ThreadContext* self, uint32_t id, uint32_t count, BarrierRed op,
+                         bool predicate);
+  // Deposits nothing itself: the caller has filled lane(self). Returns when all lanes of `mask`
+  // have come; the result is in the lane's slot.
+  void Meet(ThreadContext* self, WarpOp op, uint32_t mode, uint32_t mask);
+  LaneSlot& lane(ThreadContext* self) { return warps_[self->warp].lanes[self->lane]; }
+  uint32_t ActiveMask(ThreadContext* self, uint32_t site);
+  [[noreturn]] void Exit(ThreadContext* self);
+
+ private:
+  struct BarrierState {
+    uint32_t arrived = 0;
+    uint32_t expected = 0;  // 0 = every live thread
+    uint32_t popc = 0;
+    uint32_t and_all = 1;
+    uint32_t result = 0;  // of the phase that completed last, packed: popc
+    uint32_t result_and = 0;
+    uint32_t waiting[kMaxWarps] = {};
+  };
+
+  static void RunThread(void* argument);
+  bool Provide(Launch& launch, uint32_t count);
+  void SetReady(uint32_t warp, uint32_t lanes);
+  ThreadContext* Next();
+  void SwitchAway(ThreadContext* self);
+  uint32_t Weight(const ThreadContext* self) const;
+  bool Arrive(ThreadContext* self, BarrierState& barrier, uint32_t count, bool predicate);
+  bool CompleteBarrier(BarrierState& barrier);
+  void WaitAt(ThreadContext* self, BarrierState& barrier);
+  void FinishMeeting(Warp& warp, uint32_t index);
+  void DropFromMeetings(uint32_t warp_index);
+
+  BlockContext context_{};
+  uint32_t ready_warps_ = 0;
+  uint32_t current_warp_ = 0;
+  uint32_t live_ = 0;
+  uint32_t thread_count_ = 0;
+  uint32_t warp_count_ = 0;
+  ThreadContext* running_ = nullptr;
+  void** main_sp_ = nullptr;
+  KernelFunction function_ = nullptr;
+  std::unique_ptr<ThreadContext[]> threads_;
+  uint32_t thread_capacity_ = 0;
+  std::unique_ptr<Warp[]> warps_;
+  BarrierState barriers_[kBarriers];
+  std::vector<Stack> stacks_;
+  StackPool* stack_pool_ = nullptr;
+  ScratchPiece memory_;
+};
+
+}  // namespace smolvm::emulation

@@ -1,0 +1,60 @@
+// What generated code and the runtime know of each other: plain structures at fixed offsets,
+// nothing else.
+//
+// A kernel is compiled into one function `void kernel(ThreadContext*)`. Without barriers, warp
+// operations or loops that wait it runs every thread of the block in a loop of its own; otherwise
+// it runs one thread, on a fibre.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace smolvm::emulation {
+
+class Block;
+
+// What all threads of a block share. Read by generated code as invariant.
+struct BlockContext {
+  uint32_t ctaid[3];
+  uint32_t ntid[3];
+  uint32_t nctaid[3];
+  uint32_t dynamic_shared_bytes;
+  uintptr_t shared_base;  // generic address of the shared window
+  uint64_t shared_bytes;  // of the window; shared addresses are offsets in it
+  uint64_t local_bytes;   // of each thread's local window
+  uintptr_t params;       // generic address of the packed parameter block
+  uint64_t param_bytes;
+  const uintptr_t* variables;  // addresses of the module's variables, by index
+  void* const* helpers;        // the table of helpers.h
+  uint64_t grid_id;
+};
+
+struct ThreadContext {
+  uint32_t tid[3];
+  uint32_t lane;
+  const BlockContext* block_context;
+  uintptr_t local_base;  // generic address of this thread's local window
+  uint64_t local_used;   // bytes of it taken by the functions that are running
+  uint32_t warp;
+  uint32_t spins;  // counts down to the next yield of a loop that waits
+  // The rest belongs to the scheduler.
+  void* sp;
+  Block* block;
+};
+
+using KernelFunction = void (*)(ThreadContext*);
+
+// Faults that generated code reports; the CUresult of each is in faults.h.
+enum class FaultKind : uint32_t {
+  kIllegalAddress,
+  kMisaligned,
+  kTrap,
+  kIllegalCall,
+  kStackOverflow,
+  kAssert,
+  kTimeout,
+  kDeadlock,
+  kIllegalInstruction,
+};
+
+}  // namespace smolvm::emulation

@@ -1,0 +1,31 @@
+// Switching between stacks within one OS thread.
+//
+// A suspended fibre is named by one pointer (its saved stack pointer). On x86-64 the switch is
+// hand-written and saves the callee-saved registers of the System V ABI (4 to 12 ns); elsewhere it
+// is ucontext's. Floating-point control words are not switched: code on fibres leaves them at the
+// ABI's defaults.
+#pragma once
+
+#include <cstddef>
+
+namespace smolvm::emulation {
+
+// Prepares a stack so that the first switch to it calls entry(argument). `entry` must not return.
+// The result stays valid until the first switch to it.
+void* MakeFibre(void* stack_top, void (*entry)(void*), void* argument);
+
+extern "C" {
+// Saves the running fibre in *save and continues `to`.
+void smolvm_fibre_switch(void** save, void* to);
+// Continues `to` and forgets the running fibre.
+[[noreturn]] void smolvm_fibre_jump(void* to);
+}
+
+// Called in a signal handler: makes the interrupted thread continue `to` when the handler returns;
+// what it was running is forgotten. May not return (ucontext).
+void RedirectToFibre(void* ucontext, void* to);
+
+// The address of the instruction a signal interrupted.
+const void* InterruptedAddress(const void* ucontext);
+
+}  // namespace smolvm::emulation

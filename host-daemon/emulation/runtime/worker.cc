@@ -1,0 +1,232 @@
+#include "host-daemon/emulation/runtime/worker.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "host-daemon/emulation/runtime/code_region.h"
+#include "host-daemon/emulation/runtime/fibre.h"
+#include "host-daemon/emulation/runtime/helpers.h"
+#include "host-daemon/emulation/runtime/launch.h"
+#include "protocol/log/log.h"
+
+namespace smolvm::emulation {
+namespace {
+
+std::mutex g_mutex;
+std::vector<Worker*>& AllWorkers() {
+  static auto* all = new std::vector<Worker*>;
+  return *all;
+}
+std::vector<Worker*>& FreeWorkers() {
+  static auto* free = new std::vector<Worker*>;
+  return *free;
+}
+
+thread_local Worker* t_running = nullptr;
+
+// Gives the thread a worker and takes it back when the thread ends.
+struct Lease {
+  Lease() {
+    std::lock_guard lock(g_mutex);
+    if (FreeWorkers().empty()) {
+      worker = new Worker;
+      AllWorkers().push_back(worker);
+    } else {
+      worker = FreeWorkers().back();
+      FreeWorkers().pop_back();
+    }
+  }
+  ~Lease() {
+    std::lock_guard lock(g_mutex);
+    FreeWorkers().push_back(worker);
+  }
+  SignalStack signal_stack;
+  Worker* worker;
+};
+
+// Blocks that one worker may hold at once, when all of them wait for other blocks.
+constexpr size_t kMaxResident = 4096;
+
+}  // namespace
+
+Worker& Worker::Current() {
+  thread_local Lease lease;
+  return *lease.worker;
+}
+
+Worker* Worker::Running() { return t_running; }
+
+void Worker::Run(Launch& launch) {
+  thread_id_.store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_relaxed);
+  launch_.store(&launch);
+  faulted_ = false;
+  in_kernel_ = true;
+  t_running = this;
+  if (launch.code->needs_fibres) {
+    RunFibres(launch);
+  } else {
+    RunPlain(launch);
+  }
+  t_running = nullptr;
+  in_kernel_ = false;
+  launch_.store(nullptr);
+  if (launch.cancelled.load()) DriveOut(launch);
+}
+
+void Worker::RunPlainBlocks(void* argument) {
+  auto* self = static_cast<Worker*>(argument);
+  Launch& launch = *self->launch_.load(std::memory_order_relaxed);
+  const KernelFunction function = launch.code->function;
+  const uint64_t count = launch.block_count;
+  // Several blocks at a time, but never so many that the last worker runs alone for long.
+  const uint64_t chunk = std::clamp<uint64_t>(count / 256, 1, 64);
+  while (!launch.cancelled.load(std::memory_order_relaxed)) {
+    const uint64_t begin = launch.next_block.fetch_add(chunk, std::memory_order_relaxed);
+    if (begin >= count) break;
+    const uint64_t end = std::min(begin + chunk, count);
+    for (uint64_t i = begin; i < end && !launch.cancelled.load(std::memory_order_relaxed); ++i) {
+      SetBlockIndex(launch, i, &self->block_context_);
+      function(&self->thread_);
+    }
+  }
+  smolvm_fibre_jump(self->main_sp_);
+}
+
+void Worker::RunPlain(Launch& launch) {
+  constexpr size_t kStackBytes = 1 << 20;
+  if ((stack_.empty() && !StackPool::ForSize(kStackBytes).Take(1, &stack_)) ||
+      !memory_.Reserve(*launch.scratch, launch.shared_bytes + launch.local_bytes)) {
+    launch.Fail(CUDA_ERROR_OUT_OF_MEMORY, "no memory for a block");
+    return;
+  }
+  FillBlockContext(launch, 0, memory_.address(), &block_context_);
+  thread_ = {};
+  thread_.block_context = &block_context_;
+  thread_.local_base = block_context_.shared_base + launch.shared_bytes;
+  thread_.spins = kSpinsBeforeYield;
+  smolvm_fibre_switch(&main_sp_, MakeFibre(stack_[0].top, &RunPlainBlocks, this));
+  if (faulted_) HandleFault(launch);
+}
+
+bool Worker::AddBlock(Launch& launch) {
+  const uint64_t index = launch.next_block.fetch_add(1, std::memory_order_relaxed);
+  if (index >= launch.block_count) return false;
+  if (idle_.empty()) idle_.push_back(std::make_unique<Block>());
+  if (!idle_.back()->Start(launch, index)) {
+    launch.Fail(CUDA_ERROR_OUT_OF_MEMORY, "no memory for a block's threads");
+    return false;
+  }
+  resident_.push_back(std::move(idle_.back()));
+  idle_.pop_back();
+  return true;
+}
+
+// Runs a block until it ends or waits for another block. True when it made no progress but may yet.
+bool Worker::Step(Launch& launch, Block& block) {
+  running_block_ = &block;
+  block.Resume(&main_sp_);
+  if (faulted_) {
+    HandleFault(launch);
+    return false;
+  }
+  running_block_ = nullptr;
+  if (block.finished()) return false;
+  if (block.Unpark()) return true;
+  launch.Fail(CUDA_ERROR_LAUNCH_FAILED, std::string(NameOf(FaultKind::kDeadlock)));
+  return false;
+}
+
+void Worker::RunFibres(Launch& launch) {
+  // Waiting blocks make room for others soon in a cooperative launch, where that is the rule;
+  // elsewhere late, so that blocks keep to index order.
+  const unsigned patience = launch.config->cooperative ? 1 : 64;
+  unsigned idle_passes = 0;
+  while (!launch.cancelled.load(std::memory_order_relaxed)) {
+    if (resident_.empty() && !AddBlock(launch)) break;
+    bool all_waited = true;
+    for (size_t i = 0; i < resident_.size() && !launch.cancelled.load(std::memory_order_relaxed);) {
+      if (Step(launch, *resident_[i])) {
+        ++i;
+        continue;
+      }
+      all_waited = false;
+      idle_.push_back(std::move(resident_[i]));
+      resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    idle_passes = all_waited ? idle_passes + 1 : 0;
+    if (idle_passes < patience) continue;
+    idle_passes = 0;
+    if (resident_.size() >= kMaxResident || !AddBlock(launch)) sched_yield();
+  }
+  for (auto& block : resident_) idle_.push_back(std::move(block));
+  resident_.clear();
+}
+
+const ThreadContext* Worker::FaultingThread() const {
+  return running_block_ != nullptr ? running_block_->running() : &thread_;
+}
+
+void Worker::HandleFault(Launch& launch) {
+  faulted_ = false;
+  if (const ThreadContext* thread = FaultingThread();
+      thread != nullptr && !launch.cancelled.load()) {
+    const BlockContext& block = *thread->block_context;
+    launch.Fail(ResultOf(fault_.kind),
+                fmt::format("\"{}\" block={},{},{} thread={},{},{} address=0x{:x}",
+                            NameOf(fault_.kind), block.ctaid[0], block.ctaid[1], block.ctaid[2],
+                            thread->tid[0], thread->tid[1], thread->tid[2], fault_.address));
+  }
+  running_block_ = nullptr;
+}
+
+void Worker::Raise(FaultKind kind, uint64_t address) {
+  fault_ = {kind, address};
+  faulted_ = true;
+  smolvm_fibre_jump(main_sp_);
+}
+
+void Worker::Interrupt(void* ucontext, Fault fault) {
+  fault_ = fault;
+  faulted_ = true;
+  RedirectToFibre(ucontext, main_sp_);
+}
+
+bool Worker::InterruptIfCancelled(void* ucontext) {
+  const Launch* launch = launch_.load(std::memory_order_relaxed);
+  if (!in_kernel_ || launch == nullptr || !launch->cancelled.load()) return false;
+  // Only generated code holds no lock and owns nothing.
+  if (CodeRegion::Holds(InterruptedAddress(ucontext)))
+    Interrupt(ucontext, {FaultKind::kTimeout, 0});
+  return true;
+}
+
+bool Worker::InGuard(uintptr_t address) const {
+  const Stack* stack = running_block_ != nullptr ? running_block_->RunningStack() : stack_.data();
+  if (stack == nullptr) return false;
+  const auto guard = reinterpret_cast<uintptr_t>(stack->guard);
+  return address - guard < StackPool::kGuardBytes;
+}
+
+bool Worker::Kick(const Launch& launch) {
+  std::lock_guard lock(g_mutex);
+  bool any = false;
+  for (const Worker* worker : AllWorkers()) {
+    if (worker->launch_.load() != &launch) continue;
+    any = true;
+    syscall(SYS_tgkill, getpid(), worker->thread_id_.load(), SIGURG);
+  }
+  return any;
+}
+
+void Worker::DriveOut(const Launch& launch) {
+  const timespec pause{0, 1000000};
+  while (Kick(launch)) nanosleep(&pause, nullptr);
+}
+
+}  // namespace smolvm::emulation
