@@ -44,9 +44,11 @@ class Call {
   uint64_t bulk_left() const { return bulk_left_; }
   virtual bool ReadBulk(void* out, size_t size) = 0;
 
-  // The reply's arguments (protobuf bytes), sent if the call succeeds.
+  // The reply's arguments (protobuf bytes). They are sent with a failure of this call too (a
+  // compiler's log), but not with an earlier call's deferred one.
   std::string& reply() { return reply_; }
-  // Sends a piece of the reply's bulk now (a frame with kFlagMore). False: the guest is gone.
+  // Sends a piece of the reply's bulk (frames with kFlagMore), ahead of the reply; a small one
+  // together with it. False: the guest is gone.
   virtual bool SendBulk(const void* data, size_t size) = 0;
 
   // To be called before anything that may block (after a look that does not block said that it
@@ -80,7 +82,8 @@ class Handler {
   // Just before a reply is sent, with the connection's write side held: the handler may send what
   // must travel ahead of it (Session::SendAhead): finished copies back, text that kernels printed.
   virtual void BeforeReply(Call& call) = 0;
-  // The lane's thread is about to end (its guest thread has exited). Runs on that thread.
+  // The lane's thread is about to end (its guest thread has exited). Runs on that thread, and does
+  // not hold up other lanes. Not called for the lanes that are left when the session ends.
   virtual void LaneEnds(uint32_t lane) = 0;
 };
 
