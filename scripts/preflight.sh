@@ -40,7 +40,7 @@ values=()
 blocked=no
 emit() {
   keys+=("$1")
-  values+=("$(printf '%s' "$2" | tr -d '\r' | tr '\n\t' '  ')")
+  values+=("${2//[[:cntrl:]]/ }")
 }
 note() { emit note "$1"; }
 block() {
@@ -250,7 +250,7 @@ print_lines() {
 json_string() {
   local text=$1
   text=${text//\\/\\\\}
-  printf '"%s"' "${text//\"/\\\"}" | tr -d '\000-\037'
+  printf '"%s"' "${text//\"/\\\"}"
 }
 
 # json_list KEY: the values of a key that may come several times.
