@@ -2,7 +2,6 @@
 // guest-shim/libcuda/entry/entry.h.
 #include <fmt/format.h>
 
-#include <cctype>
 #include <map>
 
 #include "protocol/gen/model.h"
@@ -12,41 +11,25 @@ namespace {
 
 const char* KindName(api::Handle handle) {
   static const std::map<int, const char*> names = {
-      {api::CONTEXT, "kContext"}, {api::STREAM, "kStream"},   {api::EVENT, "kEvent"},
+      {api::CONTEXT, "kContext"}, {api::STREAM, "kStream"},     {api::EVENT, "kEvent"},
       {api::MODULE, "kModule"},   {api::FUNCTION, "kFunction"}, {api::LIBRARY, "kLibrary"},
-      {api::KERNEL, "kKernel"},   {api::MEM_POOL, "kMemPool"}, {api::LINK, "kLink"}};
+      {api::KERNEL, "kKernel"},   {api::MEM_POOL, "kMemPool"},  {api::LINK, "kLink"}};
   return names.at(handle);
-}
-
-// A C expression over the parameters, computed in 128 bits so that it cannot wrap.
-std::string Widen(const CallModel& call, const std::string& expression) {
-  std::string out;
-  for (size_t i = 0; i < expression.size();) {
-    const auto word_char = [&](size_t at) {
-      return at < expression.size() && (isalnum(static_cast<unsigned char>(expression[at])) || expression[at] == '_');
-    };
-    size_t end = i;
-    while (word_char(end)) ++end;
-    if (end == i) {
-      out += expression[i++];
-      continue;
-    }
-    const std::string word = expression.substr(i, end - i);
-    const Field* field = call.request_field(word);
-    out += field ? "Wide(" + word + ")" : word;
-    i = end;
-  }
-  return out;
 }
 
 // request.x = …; returns from the function when the parameter cannot be sent.
 std::string EncodeParam(const Param& param, const Field& field) {
   const std::string& n = param.name;
   if (field.options.device()) {
-    return fmt::format("  request.{0} = {0};\n  if (!ToHostOrdinal(&request.{0})) return CUDA_ERROR_INVALID_DEVICE;\n", n);
+    return fmt::format(
+        "  request.{0} = {0};\n  if (!ToHostOrdinal(&request.{0})) return "
+        "CUDA_ERROR_INVALID_DEVICE;\n",
+        n);
   }
-  if (field.options.handle()) return fmt::format("  request.{0} = reinterpret_cast<uint64_t>({0});\n", n);
-  if (field.string()) return fmt::format("  if (!{0}) return CUDA_ERROR_INVALID_VALUE;\n  request.{0} = {0};\n", n);
+  if (field.options.handle())
+    return fmt::format("  request.{0} = reinterpret_cast<uint64_t>({0});\n", n);
+  if (field.string())
+    return fmt::format("  if (!{0}) return CUDA_ERROR_INVALID_VALUE;\n  request.{0} = {0};\n", n);
   if (field.pod()) {
     return fmt::format(
         "  if (!{0}) return CUDA_ERROR_INVALID_VALUE;\n"
@@ -63,7 +46,8 @@ std::string DecodeResult(const Param& param, const Field& field) {
   if (field.options.device()) return guard + fmt::format("*{0} = ToGuestOrdinal(reply.{0});\n", n);
   if (field.options.handle()) {
     std::string text = guard + fmt::format("*{0} = reinterpret_cast<{1}>(reply.{0});\n", n, type);
-    if (field.options.mints()) text += fmt::format("  Minted(Kind::{}, reply.{});\n", KindName(field.options.handle()), n);
+    if (field.options.mints())
+      text += fmt::format("  Minted(Kind::{}, reply.{});\n", KindName(field.options.handle()), n);
     return text;
   }
   if (field.pod()) {
@@ -80,7 +64,8 @@ std::string KnownCondition(const CallModel& call) {
     if (field.options.handle() == api::STREAM) condition += " && KnownStream(" + field.name() + ")";
     if (field.options.handle() == api::EVENT) condition += " && KnownEvent(" + field.name() + ")";
     if (!field.options.extent().empty()) {
-      condition += fmt::format(" && KnownMemory({}, {})", field.name(), Widen(call, field.options.extent()));
+      condition +=
+          fmt::format(" && KnownMemory({}, {})", field.name(), Widen(call, field.options.extent()));
     }
   }
   if (!call.options.check().empty()) condition += " && (" + Widen(call, call.options.check()) + ")";
@@ -99,7 +84,8 @@ std::string AfterSuccess(const CallModel& call) {
   }
   for (const Field& field : call.request_fields) {
     if (field.options.ends()) {
-      text += fmt::format("  Ended(Kind::{}, request.{});\n", KindName(field.options.handle()), field.name());
+      text += fmt::format("  Ended(Kind::{}, request.{});\n", KindName(field.options.handle()),
+                          field.name());
     }
     if (field.options.frees_memory()) text += fmt::format("  MemoryFreed({});\n", field.name());
   }
@@ -119,9 +105,12 @@ std::string Body(const CallModel& call) {
     if (const Field* field = call.request_field(param.name)) text += EncodeParam(param, *field);
   }
   text += fmt::format("  api::{} reply;\n", call.reply);
-  if (call.async()) text += fmt::format("  if ({}) return Post({}, variant, request);\n", KnownCondition(call), call.id());
+  if (call.async())
+    text += fmt::format("  if ({}) return Post({}, variant, request);\n", KnownCondition(call),
+                        call.id());
   const char* context = call.options.changes_context() ? "  ContextChanged();\n" : "";
-  text += fmt::format("  const CUresult result = Ask({}, variant, request, &reply);\n{}", call.id(), context);
+  text += fmt::format("  const CUresult result = Ask({}, variant, request, &reply);\n{}", call.id(),
+                      context);
   text += "  if (result != CUDA_SUCCESS) return result;\n";
   if (call.async()) text += "  ProveContext();\n";
   return text + AfterSuccess(call) + "  return CUDA_SUCCESS;\n";
@@ -137,22 +126,24 @@ std::string Export(const CallModel& call, const std::string& symbol, const char*
 }  // namespace
 
 std::string EmitEntry(const Section& section) {
-  std::string text = Banner() +
-                     fmt::format("#include \"protocol/api/{}.wire.h\"\n\n#include <cstring>\n\n"
-                                 "#include \"guest-shim/libcuda/entry/entry.h\"\n"
-                                 "#include \"protocol/api/guest_manual.h\"\n\n"
-                                 "namespace smolvm::guest {{\nnamespace {{\n",
-                                 section.name);
+  std::string text = Banner() + fmt::format(
+                                    "#include \"protocol/api/{}.wire.h\"\n\n#include <cstring>\n\n"
+                                    "#include \"guest-shim/libcuda/entry/entry.h\"\n"
+                                    "#include \"protocol/api/guest_manual.h\"\n\n"
+                                    "namespace smolvm::guest {{\nnamespace {{\n",
+                                    section.name);
   for (const CallModel& call : section.calls) {
     if (call.by_hand_in_guest()) continue;
-    text += fmt::format("\nCUresult Run_{}([[maybe_unused]] uint32_t variant{}) {{\n{}}}\n", call.name,
-                        call.more_declaration(), Body(call));
+    text += fmt::format("\nCUresult Run_{}([[maybe_unused]] uint32_t variant{}) {{\n{}}}\n",
+                        call.name, call.more_declaration(), Body(call));
   }
-  text += "\n}  // namespace\n}  // namespace smolvm::guest\n\nusing namespace smolvm::guest;\n\n"
-          "#pragma GCC visibility push(default)\nextern \"C\" {\n";
+  text +=
+      "\n}  // namespace\n}  // namespace smolvm::guest\n\nusing namespace smolvm::guest;\n\n"
+      "#pragma GCC visibility push(default)\nextern \"C\" {\n";
   for (const CallModel& call : section.calls) {
     text += Export(call, call.name, "kNoVariant");
-    if (!call.variant.empty()) text += Export(call, call.name + call.variant, "wire::kFlagPerThreadStream");
+    if (!call.variant.empty())
+      text += Export(call, call.name + call.variant, "wire::kFlagPerThreadStream");
     for (const std::string& symbol : call.legacy) text += Export(call, symbol, "kNoVariant");
   }
   return text + "}\n#pragma GCC visibility pop\n";
@@ -160,8 +151,10 @@ std::string EmitEntry(const Section& section) {
 
 std::string EmitGuestManual(const Model& model) {
   std::string text = Banner() +
-                     "// What guest-shim/libcuda/entry writes by hand. `variant` is 0 or wire::kFlagPerThreadStream.\n"
-                     "#pragma once\n#include <cuda.h>\n\n#include <cstdint>\n\nnamespace smolvm::guest::manual {\n\n";
+                     "// What guest-shim/libcuda/entry writes by hand. `variant` is 0 or "
+                     "wire::kFlagPerThreadStream.\n"
+                     "#pragma once\n#include <cuda.h>\n\n#include <cstdint>\n\nnamespace "
+                     "smolvm::guest::manual {\n\n";
   for (const CallModel* call : model.calls()) {
     if (!call->by_hand_in_guest()) continue;
     text += fmt::format("CUresult {}(uint32_t variant{});\n", call->name, call->more_declaration());

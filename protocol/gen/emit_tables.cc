@@ -1,4 +1,5 @@
-// Tables that are about all calls: ids, the driver's entry points, the tests' recording driver, the coverage page.
+// Tables that are about all calls: ids, the driver's entry points, the tests' recording driver, the
+// coverage page.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,20 +23,24 @@ std::string BaseName(std::string symbol) {
     if (symbol.ends_with(suffix)) symbol.erase(symbol.size() - 5);
   }
   const size_t version = symbol.rfind("_v");
-  if (version != std::string::npos && symbol.find_first_not_of("0123456789", version + 2) == std::string::npos) {
+  if (version != std::string::npos &&
+      symbol.find_first_not_of("0123456789", version + 2) == std::string::npos) {
     symbol.erase(version);
   }
   return symbol;
 }
 
-std::string Version(uint32_t since) { return fmt::format("{}.{}", since / 1000, since % 1000 / 10); }
+std::string Version(uint32_t since) {
+  return fmt::format("{}.{}", since / 1000, since % 1000 / 10);
+}
 
 }  // namespace
 
 std::string EmitCallIds(const Model& model) {
   std::string text = Banner() +
                      "#pragma once\n#include <cstdint>\n\nnamespace smolvm::api {\n\n"
-                     "// Of every call that may be sent. The guest tells the host which it knows, and the other way round.\n"
+                     "// Of every call that may be sent. The guest tells the host which it knows, "
+                     "and the other way round.\n"
                      "inline constexpr uint32_t kCallIds[] = {\n";
   for (const CallModel* call : model.calls()) {
     if (!call->local()) text += fmt::format("    {},  // {}\n", call->id(), call->name);
@@ -48,10 +53,11 @@ std::string EmitCallIds(const Model& model) {
 }
 
 std::string EmitDriverTableHeader(const Model& model) {
-  std::string text = Banner() +
-                     "#pragma once\n#include <cuda.h>\n\nnamespace smolvm::driver {\n\n"
-                     "// The driver's entry points, found by name. Null where the driver is older than the call.\n"
-                     "struct DriverTable {\n";
+  std::string text =
+      Banner() +
+      "#pragma once\n#include <cuda.h>\n\nnamespace smolvm::driver {\n\n"
+      "// The driver's entry points, found by name. Null where the driver is older than the call.\n"
+      "struct DriverTable {\n";
   for (const CallModel* call : model.calls()) {
     for (const std::string& symbol : DriverSymbols(*call)) {
       text += fmt::format("  decltype(&::{}) {} = nullptr;\n", call->name, symbol);
@@ -59,17 +65,21 @@ std::string EmitDriverTableHeader(const Model& model) {
   }
   return text +
          "};\n\n// `find` returns the address of a symbol, or null.\n"
-         "void FillDriverTable(void* (*find)(void* library, const char* symbol), void* library, DriverTable* table);\n\n"
+         "void FillDriverTable(void* (*find)(void* library, const char* symbol), void* library, "
+         "DriverTable* table);\n\n"
          "}  // namespace smolvm::driver\n";
 }
 
 std::string EmitDriverTableSource(const Model& model) {
-  std::string text = Banner() +
-                     "#include \"protocol/api/driver_table.h\"\n\nnamespace smolvm::driver {\n\n"
-                     "void FillDriverTable(void* (*find)(void*, const char*), void* library, DriverTable* table) {\n"
-                     "  const auto get = [&](auto& entry, const char* symbol) {\n"
-                     "    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(find(library, symbol));\n"
-                     "  };\n";
+  std::string text =
+      Banner() +
+      "#include \"protocol/api/driver_table.h\"\n\nnamespace smolvm::driver {\n\n"
+      "void FillDriverTable(void* (*find)(void*, const char*), void* library, DriverTable* table) "
+      "{\n"
+      "  const auto get = [&](auto& entry, const char* symbol) {\n"
+      "    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(find(library, "
+      "symbol));\n"
+      "  };\n";
   for (const CallModel* call : model.calls()) {
     for (const std::string& symbol : DriverSymbols(*call)) {
       text += fmt::format("  get(table->{0}, \"{0}\");\n", symbol);
@@ -80,18 +90,23 @@ std::string EmitDriverTableSource(const Model& model) {
 }
 
 std::string EmitRecordingDriver(const Model& model) {
-  std::string text = Banner() +
-                     "// A driver for tests: each entry point is a std::function, so that a test sees what arrived and says\n"
-                     "// what comes back. An entry that a test did not set returns CUDA_ERROR_UNKNOWN.\n"
-                     "#pragma once\n#include <functional>\n#include <mutex>\n#include <string>\n#include <vector>\n\n"
-                     "#include \"protocol/api/driver_table.h\"\n\nnamespace smolvm::driver {\n\n"
-                     "struct RecordingDriver {\n"
-                     "  // The names of the calls that arrived, in order.\n"
-                     "  std::vector<std::string> calls;\n  std::mutex mutex;\n"
-                     "  void Note(const char* name) {\n    const std::lock_guard lock(mutex);\n    calls.push_back(name);\n"
-                     "  }\n  // One at a time: the table's functions have nowhere to keep a pointer.\n"
-                     "  static inline RecordingDriver* current = nullptr;\n  RecordingDriver() { current = this; }\n"
-                     "  ~RecordingDriver() { current = nullptr; }\n  DriverTable Table();\n\n";
+  std::string text =
+      Banner() +
+      "// A driver for tests: each entry point is a std::function, so that a test sees what "
+      "arrived and says\n"
+      "// what comes back. An entry that a test did not set returns CUDA_ERROR_UNKNOWN.\n"
+      "#pragma once\n#include <functional>\n#include <mutex>\n#include <string>\n#include "
+      "<vector>\n\n"
+      "#include \"protocol/api/driver_table.h\"\n\nnamespace smolvm::driver {\n\n"
+      "struct RecordingDriver {\n"
+      "  // The names of the calls that arrived, in order.\n"
+      "  std::vector<std::string> calls;\n  std::mutex mutex;\n"
+      "  void Note(const char* name) {\n    const std::lock_guard lock(mutex);\n    "
+      "calls.push_back(name);\n"
+      "  }\n  // One at a time: the table's functions have nowhere to keep a pointer.\n"
+      "  static inline RecordingDriver* current = nullptr;\n  RecordingDriver() { current = this; "
+      "}\n"
+      "  ~RecordingDriver() { current = nullptr; }\n  DriverTable Table();\n\n";
   std::string fill;
   for (const CallModel* call : model.calls()) {
     for (const std::string& symbol : DriverSymbols(*call)) {
@@ -102,8 +117,8 @@ std::string EmitRecordingDriver(const Model& model) {
           symbol, call->declaration(), call->param_names());
     }
   }
-  return text + "};\n\ninline DriverTable RecordingDriver::Table() {\n  DriverTable table;\n" + fill +
-         "  return table;\n}\n\n}  // namespace smolvm::driver\n";
+  return text + "};\n\ninline DriverTable RecordingDriver::Table() {\n  DriverTable table;\n" +
+         fill + "  return table;\n}\n\n}  // namespace smolvm::driver\n";
 }
 
 std::string EmitServedSymbols(const Model& model) {
@@ -159,15 +174,20 @@ std::string EmitCallTable(const Model& model, const std::string& reasons_path) {
     }
     if (row.call && !row.missing.empty()) {
       std::string old;
-      for (const std::string& symbol : row.missing) old += (old.empty() ? "`" : ", `") + symbol + "`";
+      for (const std::string& symbol : row.missing)
+        old += (old.empty() ? "`" : ", `") + symbol + "`";
       note += (note.empty() ? "" : "; ") + old + ": 32-bit or superseded form, not supported";
     }
-    table += fmt::format("| `{}` | {} | {} | {} |\n", name, state, row.call ? Version(row.call->options.since()) : "", note);
+    table += fmt::format("| `{}` | {} | {} | {} |\n", name, state,
+                         row.call ? Version(row.call->options.since()) : "", note);
   }
   return fmt::format(
-      "# Driver calls\n\nGenerated from `protocol/api` at build time; do not edit. The guest's `libcuda.so.1` exports every "
-      "symbol of the\nCUDA 13.0 driver library ({} symbols, {} functions). A function that is not supported returns "
-      "`CUDA_ERROR_NOT_SUPPORTED`\nand is logged once (`SMOLVM_CUDA_LOG=warn`).\n\n{} supported, {} partly, {} not.\n\n"
+      "# Driver calls\n\nGenerated from `protocol/api` at build time; do not edit. The guest's "
+      "`libcuda.so.1` exports every "
+      "symbol of the\nCUDA 13.0 driver library ({} symbols, {} functions). A function that is not "
+      "supported returns "
+      "`CUDA_ERROR_NOT_SUPPORTED`\nand is logged once (`SMOLVM_CUDA_LOG=warn`).\n\n{} supported, "
+      "{} partly, {} not.\n\n"
       "| function | state | since CUDA | note |\n|---|---|---|---|\n{}",
       model.exports.size(), rows.size(), whole, partly, rows.size() - whole - partly, table);
 }

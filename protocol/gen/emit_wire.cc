@@ -21,22 +21,34 @@ struct Codec {
 
 Codec CodecOf(const FD& field) {
   switch (field.type()) {
-    case FD::TYPE_UINT32: return {"uint32_t", "uint32", "varint"};
-    case FD::TYPE_UINT64: return {"uint64_t", "uint64", "varint"};
-    case FD::TYPE_INT32: return {"int32_t", "int32", "varint"};
-    case FD::TYPE_INT64: return {"int64_t", "int64", "varint"};
-    case FD::TYPE_BOOL: return {"bool", "bool", "varint"};
-    case FD::TYPE_FLOAT: return {"float", "float", "fixed32"};
-    case FD::TYPE_DOUBLE: return {"double", "double", "fixed64"};
-    case FD::TYPE_STRING: return {"std::string", "string", "length_delimited"};
-    case FD::TYPE_BYTES: return {"std::string", "bytes", "length_delimited"};
-    case FD::TYPE_MESSAGE: return {nullptr, "message", "length_delimited"};
-    default: throw std::runtime_error(field.full_name() + ": a field of this type is not generated");
+    case FD::TYPE_UINT32:
+      return {"uint32_t", "uint32", "varint"};
+    case FD::TYPE_UINT64:
+      return {"uint64_t", "uint64", "varint"};
+    case FD::TYPE_INT32:
+      return {"int32_t", "int32", "varint"};
+    case FD::TYPE_INT64:
+      return {"int64_t", "int64", "varint"};
+    case FD::TYPE_BOOL:
+      return {"bool", "bool", "varint"};
+    case FD::TYPE_FLOAT:
+      return {"float", "float", "fixed32"};
+    case FD::TYPE_DOUBLE:
+      return {"double", "double", "fixed64"};
+    case FD::TYPE_STRING:
+      return {"std::string", "string", "length_delimited"};
+    case FD::TYPE_BYTES:
+      return {"std::string", "bytes", "length_delimited"};
+    case FD::TYPE_MESSAGE:
+      return {nullptr, "message", "length_delimited"};
+    default:
+      throw std::runtime_error(field.full_name() + ": a field of this type is not generated");
   }
 }
 
 std::string CppType(const FD& field) {
-  const std::string base = field.type() == FD::TYPE_MESSAGE ? field.message_type()->name() : CodecOf(field).cpp;
+  const std::string base =
+      field.type() == FD::TYPE_MESSAGE ? field.message_type()->name() : CodecOf(field).cpp;
   return field.is_repeated() ? "std::vector<" + base + ">" : base;
 }
 
@@ -46,20 +58,25 @@ std::string EncodeField(const FD& field) {
   const Codec codec = CodecOf(field);
   const std::string name = field.name();
   if (field.type() == FD::TYPE_MESSAGE) {
-    const std::string body = fmt::format("{{ protozero::pbf_writer sub{{writer, {}}}; Put({}, sub); }}", field.number(),
-                                         field.is_repeated() ? "item" : "m." + name);
-    return field.is_repeated() ? fmt::format("  for (const auto& item : m.{}) {}\n", name, body) : "  " + body + "\n";
+    const std::string body =
+        fmt::format("{{ protozero::pbf_writer sub{{writer, {}}}; Put({}, sub); }}", field.number(),
+                    field.is_repeated() ? "item" : "m." + name);
+    return field.is_repeated() ? fmt::format("  for (const auto& item : m.{}) {}\n", name, body)
+                               : "  " + body + "\n";
   }
   if (Packed(field)) {
-    return fmt::format("  if (!m.{0}.empty()) writer.add_packed_{1}({2}, m.{0}.begin(), m.{0}.end());\n", name,
-                       codec.method, field.number());
+    return fmt::format(
+        "  if (!m.{0}.empty()) writer.add_packed_{1}({2}, m.{0}.begin(), m.{0}.end());\n", name,
+        codec.method, field.number());
   }
   if (field.is_repeated()) {
-    return fmt::format("  for (const auto& item : m.{}) writer.add_{}({}, item);\n", name, codec.method, field.number());
+    return fmt::format("  for (const auto& item : m.{}) writer.add_{}({}, item);\n", name,
+                       codec.method, field.number());
   }
   const bool text = field.type() == FD::TYPE_STRING || field.type() == FD::TYPE_BYTES;
-  return fmt::format("  if ({}) writer.add_{}({}, m.{});\n", text ? "!m." + name + ".empty()" : "m." + name,
-                     codec.method, field.number(), name);
+  return fmt::format("  if ({}) writer.add_{}({}, m.{});\n",
+                     text ? "!m." + name + ".empty()" : "m." + name, codec.method, field.number(),
+                     name);
 }
 
 std::string DecodeField(const FD& field) {
@@ -67,30 +84,37 @@ std::string DecodeField(const FD& field) {
   const std::string name = field.name();
   const auto when = [&](const char* wire_type, const std::string& body) {
     return fmt::format(
-        "      case protozero::tag_and_type({}, protozero::pbf_wire_type::{}):\n        {}\n        break;\n",
+        "      case protozero::tag_and_type({}, protozero::pbf_wire_type::{}):\n        {}\n       "
+        " break;\n",
         field.number(), wire_type, body);
   };
   if (field.type() == FD::TYPE_MESSAGE) {
-    const std::string target = field.is_repeated() ? fmt::format("m->{}.emplace_back();", name) : "";
-    const std::string object = field.is_repeated() ? fmt::format("&m->{}.back()", name) : "&m->" + name;
+    const std::string target =
+        field.is_repeated() ? fmt::format("m->{}.emplace_back();", name) : "";
+    const std::string object =
+        field.is_repeated() ? fmt::format("&m->{}.back()", name) : "&m->" + name;
     return when(codec.wire_type, fmt::format("{} Get(reader.get_message(), {});", target, object));
   }
   if (Packed(field)) {
     return when("length_delimited",
-                fmt::format("for (const auto value : reader.get_packed_{0}()) m->{1}.push_back(value);", codec.method,
-                            name)) +
-           when(codec.wire_type, fmt::format("m->{}.push_back(reader.get_{}());", name, codec.method));
+                fmt::format(
+                    "for (const auto value : reader.get_packed_{0}()) m->{1}.push_back(value);",
+                    codec.method, name)) +
+           when(codec.wire_type,
+                fmt::format("m->{}.push_back(reader.get_{}());", name, codec.method));
   }
   const std::string value = fmt::format("reader.get_{}()", codec.method);
-  return when(codec.wire_type, field.is_repeated() ? fmt::format("m->{}.push_back({});", name, value)
-                                                   : fmt::format("m->{} = {};", name, value));
+  return when(codec.wire_type, field.is_repeated()
+                                   ? fmt::format("m->{}.push_back({});", name, value)
+                                   : fmt::format("m->{} = {};", name, value));
 }
 
 }  // namespace
 
 std::string EmitWireHeader(const pb::FileDescriptor& file) {
   std::string text = Banner() +
-                     "#pragma once\n#include <cstdint>\n#include <span>\n#include <string>\n#include <string_view>\n"
+                     "#pragma once\n#include <cstdint>\n#include <span>\n#include "
+                     "<string>\n#include <string_view>\n"
                      "#include <vector>\n";
   for (int i = 0; i < file.dependency_count(); ++i) {
     std::string name = file.dependency(i)->name();
@@ -101,7 +125,8 @@ std::string EmitWireHeader(const pb::FileDescriptor& file) {
     const pb::Descriptor& message = *file.message_type(i);
     text += "struct " + message.name() + ";\n";
   }
-  // In dependency order: a message is declared before those that hold it; the specification has no cycles.
+  // In dependency order: a message is declared before those that hold it; the specification has no
+  // cycles.
   std::vector<const pb::Descriptor*> order;
   for (int pass = 0; pass < file.message_type_count() + 1; ++pass) {
     for (int i = 0; i < file.message_type_count(); ++i) {
@@ -123,18 +148,22 @@ std::string EmitWireHeader(const pb::FileDescriptor& file) {
       text += fmt::format("  {} {}{};\n", CppType(field), field.name(), scalar ? " = {}" : "");
     }
     text += fmt::format(
-        "}};\n// Appends. Decode: false when the bytes are malformed; fields that are unknown are skipped.\n"
-        "void Encode(const {0}& message, std::string* out);\nbool Decode(std::span<const char> bytes, {0}* message);\n",
+        "}};\n// Appends. Decode: false when the bytes are malformed; fields that are unknown are "
+        "skipped.\n"
+        "void Encode(const {0}& message, std::string* out);\nbool Decode(std::span<const char> "
+        "bytes, {0}* message);\n",
         message->name());
   }
   return text + "\n}  // namespace smolvm::api\n";
 }
 
 std::string EmitWireSource(const pb::FileDescriptor& file) {
-  std::string text = Banner() +
-                     fmt::format("#include \"{}.wire.h\"\n\n#include <protozero/pbf_reader.hpp>\n"
-                                 "#include <protozero/pbf_writer.hpp>\n\nnamespace smolvm::api {{\nnamespace {{\n\n",
-                                 file.name().substr(0, file.name().size() - 6));
+  std::string text =
+      Banner() +
+      fmt::format(
+          "#include \"{}.wire.h\"\n\n#include <protozero/pbf_reader.hpp>\n"
+          "#include <protozero/pbf_writer.hpp>\n\nnamespace smolvm::api {{\nnamespace {{\n\n",
+          file.name().substr(0, file.name().size() - 6));
   for (int i = 0; i < file.message_type_count(); ++i) {
     const std::string name = file.message_type(i)->name();
     text += fmt::format(
@@ -145,10 +174,13 @@ std::string EmitWireSource(const pb::FileDescriptor& file) {
   for (int i = 0; i < file.message_type_count(); ++i) {
     const pb::Descriptor& message = *file.message_type(i);
     text += fmt::format(
-        "\nvoid Put([[maybe_unused]] const {}& m, [[maybe_unused]] protozero::pbf_writer& writer) {{\n", message.name());
+        "\nvoid Put([[maybe_unused]] const {}& m, [[maybe_unused]] protozero::pbf_writer& writer) "
+        "{{\n",
+        message.name());
     for (int k = 0; k < message.field_count(); ++k) text += EncodeField(*message.field(k));
     text += fmt::format(
-        "}}\n\nvoid Get(protozero::pbf_reader reader, [[maybe_unused]] {}* m) {{\n  while (reader.next()) {{\n"
+        "}}\n\nvoid Get(protozero::pbf_reader reader, [[maybe_unused]] {}* m) {{\n  while "
+        "(reader.next()) {{\n"
         "    switch (reader.tag_and_type()) {{\n",
         message.name());
     for (int k = 0; k < message.field_count(); ++k) text += DecodeField(*message.field(k));
@@ -157,8 +189,10 @@ std::string EmitWireSource(const pb::FileDescriptor& file) {
   text += "\n}  // namespace\n";
   for (int i = 0; i < file.message_type_count(); ++i) {
     text += fmt::format(
-        "\nvoid Encode(const {0}& message, std::string* out) {{\n  protozero::pbf_writer writer{{*out}};\n"
-        "  Put(message, writer);\n}}\n\nbool Decode(std::span<const char> bytes, {0}* message) {{\n  try {{\n"
+        "\nvoid Encode(const {0}& message, std::string* out) {{\n  protozero::pbf_writer "
+        "writer{{*out}};\n"
+        "  Put(message, writer);\n}}\n\nbool Decode(std::span<const char> bytes, {0}* message) "
+        "{{\n  try {{\n"
         "    Get(protozero::pbf_reader(bytes.data(), bytes.size()), message);\n    return true;\n"
         "  }} catch (const std::exception&) {{\n    return false;\n  }}\n}}\n",
         file.message_type(i)->name());

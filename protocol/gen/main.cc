@@ -1,4 +1,5 @@
-// protoc-gen-smolcuda: the protoc plugin that turns protocol/api into code. See docs/architecture.md.
+// protoc-gen-smolcuda: the protoc plugin that turns protocol/api into code. See
+// docs/architecture.md.
 //
 //   protoc --smolcuda_out=exports=FILE,lock=FILE,reasons=FILE:OUT protocol/api/*.proto
 #include <google/protobuf/compiler/code_generator.h>
@@ -25,8 +26,9 @@ class Generator : public pb::compiler::CodeGenerator {
     return false;
   }
 
-  bool GenerateAll(const std::vector<const pb::FileDescriptor*>& files, const std::string& parameter,
-                   pb::compiler::GeneratorContext* context, std::string* error) const override {
+  bool GenerateAll(const std::vector<const pb::FileDescriptor*>& files,
+                   const std::string& parameter, pb::compiler::GeneratorContext* context,
+                   std::string* error) const override {
     std::vector<std::pair<std::string, std::string>> pairs;
     pb::compiler::ParseGeneratorParameter(parameter, &pairs);
     std::map<std::string, std::string> options(pairs.begin(), pairs.end());
@@ -55,7 +57,8 @@ class Generator : public pb::compiler::CodeGenerator {
   }
 
  private:
-  static void EmitFiles(const std::vector<const pb::FileDescriptor*>& files, pb::compiler::GeneratorContext* context) {
+  static void EmitFiles(const std::vector<const pb::FileDescriptor*>& files,
+                        pb::compiler::GeneratorContext* context) {
     for (const pb::FileDescriptor* file : files) {
       const std::string stem = file->name().substr(0, file->name().size() - 6);
       if (stem.ends_with("call_options")) continue;
@@ -64,7 +67,8 @@ class Generator : public pb::compiler::CodeGenerator {
     }
   }
 
-  static void Write(pb::compiler::GeneratorContext* context, const std::string& name, const std::string& text) {
+  static void Write(pb::compiler::GeneratorContext* context, const std::string& name,
+                    const std::string& text) {
     std::unique_ptr<pb::io::ZeroCopyOutputStream> stream(context->Open(name));
     void* data;
     int size;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -27,10 +28,11 @@ std::vector<std::string> Split(const std::string& text, char separator) {
   return parts;
 }
 
-// "const void *src" → {"const void*", "src"}. Parameter lists of the driver API hold no function types and no commas
-// inside a parameter.
+// "const void *src" → {"const void*", "src"}. Parameter lists of the driver API hold no function
+// types and no commas inside a parameter.
 Param ParseParam(const std::string& text) {
-  const size_t name = text.find_last_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") + 1;
+  const size_t name =
+      text.find_last_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") + 1;
   std::string type = Trim(text.substr(0, name));
   for (size_t space; (space = type.find(" *")) != std::string::npos;) type.erase(space, 1);
   return {type, text.substr(name)};
@@ -53,15 +55,20 @@ const Field* Find(const std::vector<Field>& fields, const std::string& name) {
 
 // Every parameter must be accounted for, or be somebody's explicit business.
 void Check(const CallModel& call) {
-  const auto fail = [&](const std::string& why) { throw std::runtime_error(call.name + ": " + why); };
-  if (call.local() && call.options.handwritten() != api::GUEST) fail("a LOCAL call is written by hand in the guest");
+  const auto fail = [&](const std::string& why) {
+    throw std::runtime_error(call.name + ": " + why);
+  };
+  if (call.local() && call.options.handwritten() != api::GUEST)
+    fail("a LOCAL call is written by hand in the guest");
   if (call.local() && (!call.request_fields.empty() || !call.reply_fields.empty())) {
     fail("a LOCAL call has no messages");
   }
   if (!call.by_hand_in_guest()) {
     for (const Param& param : call.params) {
       const bool in = call.request_field(param.name), out = call.reply_field(param.name);
-      if (in == out) fail("parameter " + param.name + " must be in the request or in the reply, and not in both");
+      if (in == out)
+        fail("parameter " + param.name +
+             " must be in the request or in the reply, and not in both");
       if (out && !param.pointer()) fail("result " + param.name + " is not a pointer");
     }
   }
@@ -90,9 +97,11 @@ CallModel BuildCall(const pb::MethodDescriptor& method, const std::string& secti
   }
   call.legacy = Split(call.options.legacy(), ',');
   for (const std::string& symbol : call.legacy) {
-    if (!exports.contains(symbol)) throw std::runtime_error(call.name + ": the driver exports no " + symbol);
+    if (!exports.contains(symbol))
+      throw std::runtime_error(call.name + ": the driver exports no " + symbol);
   }
-  if (!exports.contains(call.name)) throw std::runtime_error(call.name + ": the driver exports no such symbol");
+  if (!exports.contains(call.name))
+    throw std::runtime_error(call.name + ": the driver exports no such symbol");
   Check(call);
   return call;
 }
@@ -107,16 +116,18 @@ void CheckIds(const Model& model, const std::string& lock_path) {
   }
   std::map<uint32_t, std::string> seen;
   for (const auto& [name, id] : locked) {
-    if (!seen.emplace(id, name).second) throw std::runtime_error("call_ids.lock: an id is there twice: " + name);
+    if (!seen.emplace(id, name).second)
+      throw std::runtime_error("call_ids.lock: an id is there twice: " + name);
   }
   for (const CallModel* call : model.calls()) {
     const auto entry = locked.find(call->name);
     if (entry == locked.end()) {
-      throw std::runtime_error(fmt::format("{0}: add the line '{1} {0}' to protocol/api/call_ids.lock", call->name,
-                                           call->id()));
+      throw std::runtime_error(fmt::format(
+          "{0}: add the line '{1} {0}' to protocol/api/call_ids.lock", call->name, call->id()));
     }
     if (entry->second != call->options.id()) {
-      throw std::runtime_error(call->name + ": its id differs from the one in protocol/api/call_ids.lock");
+      throw std::runtime_error(call->name +
+                               ": its id differs from the one in protocol/api/call_ids.lock");
     }
   }
 }
@@ -130,13 +141,18 @@ std::string Param::pointee() const {
   return base;
 }
 
-const Field* CallModel::request_field(const std::string& param) const { return Find(request_fields, param); }
-const Field* CallModel::reply_field(const std::string& param) const { return Find(reply_fields, param); }
+const Field* CallModel::request_field(const std::string& param) const {
+  return Find(request_fields, param);
+}
+const Field* CallModel::reply_field(const std::string& param) const {
+  return Find(reply_fields, param);
+}
 std::string CallModel::id() const { return fmt::format("0x{:04x}", options.id()); }
 
 std::string CallModel::declaration() const {
   std::string text;
-  for (const Param& param : params) text += (text.empty() ? "" : ", ") + param.type + " " + param.name;
+  for (const Param& param : params)
+    text += (text.empty() ? "" : ", ") + param.type + " " + param.name;
   return text;
 }
 
@@ -146,8 +162,12 @@ std::string CallModel::param_names() const {
   return text;
 }
 
-std::string CallModel::more_declaration() const { return params.empty() ? "" : ", " + declaration(); }
-std::string CallModel::more_param_names() const { return params.empty() ? "" : ", " + param_names(); }
+std::string CallModel::more_declaration() const {
+  return params.empty() ? "" : ", " + declaration();
+}
+std::string CallModel::more_param_names() const {
+  return params.empty() ? "" : ", " + param_names();
+}
 
 std::vector<const CallModel*> Model::calls() const {
   std::vector<const CallModel*> all;
@@ -168,8 +188,8 @@ std::vector<std::string> ReadLines(const std::string& path) {
   return lines;
 }
 
-Model BuildModel(const std::vector<const pb::FileDescriptor*>& files, const std::string& exports_path,
-                 const std::string& lock_path) {
+Model BuildModel(const std::vector<const pb::FileDescriptor*>& files,
+                 const std::string& exports_path, const std::string& lock_path) {
   Model model;
   for (const std::string& symbol : ReadLines(exports_path)) model.exports.insert(symbol);
   for (const pb::FileDescriptor* file : files) {
@@ -184,6 +204,27 @@ Model BuildModel(const std::vector<const pb::FileDescriptor*>& files, const std:
   }
   CheckIds(model, lock_path);
   return model;
+}
+
+std::string Widen(const CallModel& call, const std::string& expression) {
+  std::string out;
+  for (size_t i = 0; i < expression.size();) {
+    const auto word_char = [&](size_t at) {
+      return at < expression.size() &&
+             (isalnum(static_cast<unsigned char>(expression[at])) || expression[at] == '_');
+    };
+    size_t end = i;
+    while (word_char(end)) ++end;
+    if (end == i) {
+      out += expression[i++];
+      continue;
+    }
+    const std::string word = expression.substr(i, end - i);
+    const Field* field = call.request_field(word);
+    out += field ? "Wide(" + word + ")" : word;
+    i = end;
+  }
+  return out;
 }
 
 std::string Banner() { return "// Generated from protocol/api by protocol/gen. Do not edit.\n"; }

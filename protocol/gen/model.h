@@ -1,4 +1,5 @@
-// The specification as the emitters see it: protoc's descriptors, with the C signatures taken apart.
+// The specification as the emitters see it: protoc's descriptors, with the C signatures taken
+// apart.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -26,7 +27,9 @@ struct Field {
   std::string name() const { return descriptor->name(); }
   // A C structure carried as its bytes.
   bool pod() const { return descriptor->type() == google::protobuf::FieldDescriptor::TYPE_BYTES; }
-  bool string() const { return descriptor->type() == google::protobuf::FieldDescriptor::TYPE_STRING; }
+  bool string() const {
+    return descriptor->type() == google::protobuf::FieldDescriptor::TYPE_STRING;
+  }
 };
 
 struct CallModel {
@@ -46,10 +49,11 @@ struct CallModel {
   bool by_hand_on_host() const { return options.handwritten() & api::HOST; }
   const Field* request_field(const std::string& param) const;
   const Field* reply_field(const std::string& param) const;
-  std::string id() const;             // "0x0301"
-  std::string declaration() const;    // "CUdeviceptr* dptr, size_t bytesize"
-  std::string param_names() const;    // "dptr, bytesize"
-  // With a leading separator when there is anything: for argument lists that begin with something else.
+  std::string id() const;           // "0x0301"
+  std::string declaration() const;  // "CUdeviceptr* dptr, size_t bytesize"
+  std::string param_names() const;  // "dptr, bytesize"
+  // With a leading separator when there is anything: for argument lists that begin with something
+  // else.
   std::string more_declaration() const;
   std::string more_param_names() const;
 };
@@ -70,27 +74,31 @@ struct Model {
 // Lines of a text file, without comments (#) and blanks. Throws std::runtime_error.
 std::vector<std::string> ReadLines(const std::string& path);
 
-// Throws std::runtime_error that names the call when the specification contradicts itself, the export list or the
-// lock of call ids.
-Model BuildModel(const std::vector<const google::protobuf::FileDescriptor*>& files, const std::string& exports_path,
-                 const std::string& lock_path);
+// Throws std::runtime_error that names the call when the specification contradicts itself, the
+// export list or the lock of call ids.
+Model BuildModel(const std::vector<const google::protobuf::FileDescriptor*>& files,
+                 const std::string& exports_path, const std::string& lock_path);
 
 // One function per output. Each returns the text of a file.
 std::string EmitWireHeader(const google::protobuf::FileDescriptor& file);
 std::string EmitWireSource(const google::protobuf::FileDescriptor& file);
-std::string EmitEntry(const Section& section);           // guest: exported functions
-std::string EmitGuestManual(const Model& model);         // guest: what is written by hand
-std::string EmitDispatch(const Section& section);        // host: decode, call, encode
-std::string EmitHostManual(const Model& model);          // host: what is written by hand
+std::string EmitEntry(const Section& section);     // guest: exported functions
+std::string EmitGuestManual(const Model& model);   // guest: what is written by hand
+std::string EmitDispatch(const Section& section);  // host: decode, call, encode
+std::string EmitHostManual(const Model& model);    // host: what is written by hand
 std::string EmitDispatchTable(const Model& model);
 std::string EmitCallIds(const Model& model);
 std::string EmitDriverTableHeader(const Model& model);
 std::string EmitDriverTableSource(const Model& model);
-std::string EmitRecordingDriver(const Model& model);     // tests
-std::string EmitServedSymbols(const Model& model);       // symbol → call id, for cuGetProcAddress
+std::string EmitRecordingDriver(const Model& model);  // tests
+std::string EmitServedSymbols(const Model& model);    // symbol → call id, for cuGetProcAddress
 std::string EmitCallTable(const Model& model, const std::string& reasons_path);  // docs/calls.md
 
-// "BANNER" for generated C++.
+// What generated C++ begins with.
 std::string Banner();
+
+// A C expression over the parameters, with each parameter made a `Wide` (128 bits), so that the
+// result cannot wrap.
+std::string Widen(const CallModel& call, const std::string& expression);
 
 }  // namespace smolvm::gen

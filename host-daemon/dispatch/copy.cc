@@ -1,0 +1,243 @@
+// Copies between the connection and the device. Bytes move in pieces through page-locked buffers;
+// what is allocated grows with the bytes that have arrived, never with a number on the wire.
+#include <algorithm>
+#include <cstring>
+
+#include "host-daemon/dispatch/dispatcher.h"
+#include "protocol/api/host_manual.h"
+
+namespace smolvm::dispatch {
+namespace {
+
+constexpr uint32_t kGone = CUDA_ERROR_UNKNOWN;  // the guest is gone: nobody reads the result
+// A copy that cannot wait in line as a whole (its stream is busy and it is larger than this) is
+// waited for.
+constexpr uint64_t kMaxQueuedCopy = uint64_t{256} << 20;
+
+// The bulk of a request must be what the call says it copies.
+bool BulkFits(const session::Call& call, uint64_t bytes) { return call.bulk_left() == bytes; }
+
+// The lane's own piece buffer, taken at the first copy: no lock on the path of small copies.
+char* PieceBuffer(Dispatcher& d) {
+  thread_local StagingBuffer buffer;
+  if (!buffer) buffer = d.staging().Take(kPieceBytes);
+  return buffer.data();
+}
+
+// Calls `copy` for each piece of the request's bulk, after it was read into `piece`. After an error
+// the rest is left to the session to skip.
+template <typename Copy>
+uint32_t InPieces(session::Call& call, char* piece, Copy copy) {
+  uint64_t offset = 0;
+  while (call.bulk_left() > 0) {
+    const size_t size = std::min<uint64_t>(call.bulk_left(), kPieceBytes);
+    if (!call.ReadBulk(piece, size)) return kGone;
+    if (const CUresult result = copy(offset, size)) return result;
+    offset += size;
+  }
+  return CUDA_SUCCESS;
+}
+
+// Behind unfinished work: the bytes wait in a buffer of their own, so that the connection does not.
+uint32_t QueueToDevice(Dispatcher& d, session::Call& call, CUdeviceptr to, CUstream stream) {
+  const size_t size = call.bulk_left();
+  StagingBuffer buffer = d.staging().Take(size);
+  if (!buffer) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!call.ReadBulk(buffer.data(), size)) return kGone;
+  const auto copy = call.per_thread_stream() ? d.driver().cuMemcpyHtoDAsync_v2_ptsz
+                                             : d.driver().cuMemcpyHtoDAsync_v2;
+  if (!copy) return d.NotInDriver("cuMemcpyHtoDAsync_v2");
+  if (const CUresult result = copy(to, buffer.data(), size, stream)) return result;
+  CUevent done = nullptr;
+  if (const CUresult result = d.driver().cuEventCreate(&done, CU_EVENT_DISABLE_TIMING)) {
+    d.SynchronizeStream(call, stream);
+    return result;
+  }
+  if (const CUresult result = d.RecordEvent(call, done, stream)) return result;
+  d.copies_back().AddHeld(std::move(buffer), done);
+  return CUDA_SUCCESS;
+}
+
+uint32_t ToDevice(Dispatcher& d, session::Call& call, CUdeviceptr to, CUstream stream) {
+  if (d.QueryStream(call, stream) == CUDA_ERROR_NOT_READY && call.bulk_left() <= kMaxQueuedCopy) {
+    return QueueToDevice(d, call, to, stream);
+  }
+  char* piece = PieceBuffer(d);
+  if (!piece) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto copy = call.per_thread_stream() ? d.driver().cuMemcpyHtoDAsync_v2_ptsz
+                                             : d.driver().cuMemcpyHtoDAsync_v2;
+  if (!copy) return d.NotInDriver("cuMemcpyHtoDAsync_v2");
+  return InPieces(call, piece, [&](uint64_t offset, size_t size) {
+    const CUresult result = copy(to + offset, piece, size, stream);
+    return result ? result : d.SynchronizeStream(call, stream);
+  });
+}
+
+// In pieces, each waited for and sent.
+uint32_t ToGuest(Dispatcher& d, session::Call& call, CUdeviceptr from, uint64_t bytes,
+                 CUstream stream) {
+  d.BeforeWaitingForStream(call, stream);
+  char* piece = PieceBuffer(d);
+  if (!piece) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto copy = call.per_thread_stream() ? d.driver().cuMemcpyDtoHAsync_v2_ptsz
+                                             : d.driver().cuMemcpyDtoHAsync_v2;
+  if (!copy) return d.NotInDriver("cuMemcpyDtoHAsync_v2");
+  for (uint64_t offset = 0; offset < bytes;) {
+    const size_t size = std::min<uint64_t>(bytes - offset, kPieceBytes);
+    if (const CUresult result = copy(piece, from + offset, size, stream)) return result;
+    if (const CUresult result = d.SynchronizeStream(call, stream)) return result;
+    if (!call.SendBulk(piece, size)) return kGone;
+    offset += size;
+  }
+  return CUDA_SUCCESS;
+}
+
+// A copy back that nobody waits for; see copy_back.h.
+uint32_t QueueToGuest(Dispatcher& d, session::Call& call, const api::MemcpyDtoHAsyncV2Request& in,
+                      CUstream stream) {
+  StagingBuffer buffer = d.staging().Take(in.ByteCount);
+  if (!buffer) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto copy = call.per_thread_stream() ? d.driver().cuMemcpyDtoHAsync_v2_ptsz
+                                             : d.driver().cuMemcpyDtoHAsync_v2;
+  if (!copy) return d.NotInDriver("cuMemcpyDtoHAsync_v2");
+  CUevent done = nullptr;
+  if (const CUresult result = d.driver().cuEventCreate(&done, CU_EVENT_DISABLE_TIMING))
+    return result;
+  CUresult result = copy(buffer.data(), in.srcDevice, in.ByteCount, stream);
+  if (result == CUDA_SUCCESS) result = d.RecordEvent(call, done, stream);
+  if (result != CUDA_SUCCESS) {
+    d.driver().cuEventDestroy_v2(done);
+    return result;
+  }
+  d.copies_back().Add(in.copy_id, std::move(buffer), in.ByteCount, done);
+  return CUDA_SUCCESS;
+}
+
+// One side of a three-dimensional copy that lies in the guest's memory: its rows travel packed.
+struct PackedSide {
+  StagingBuffer buffer;
+  uint64_t bytes = 0;
+};
+
+bool RowsFit(const CUDA_MEMCPY3D& copy, uint64_t* bytes) {
+  Wide total = Wide(copy.WidthInBytes) * copy.Height * copy.Depth;
+  *bytes = static_cast<uint64_t>(total);
+  return total <= Staging::kMaxOnLoan;
+}
+
+bool DeviceSideAllowed(Dispatcher& d, CUdeviceptr base, size_t pitch, size_t height, size_t x,
+                       size_t y, size_t z, const CUDA_MEMCPY3D& copy) {
+  if (copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0) return true;
+  const Wide slice = Wide(pitch) * (height ? height : copy.Height);
+  const Wide first = Wide(z) * slice + Wide(y) * pitch + x;
+  const Wide last = (Wide(z) + copy.Depth - 1) * slice + (Wide(y) + copy.Height - 1) * pitch + x +
+                    copy.WidthInBytes;
+  if (first > UINT64_MAX - base || last < first) return false;
+  return d.memory().Allows(base, last);
+}
+
+uint32_t Copy3D(Dispatcher& d, session::Call& call, const std::string& description,
+                CUstream stream) {
+  CUDA_MEMCPY3D copy;
+  if (description.size() != sizeof copy) return session::Handler::kMalformed;
+  memcpy(&copy, description.data(), sizeof copy);
+  const bool from_guest = copy.srcMemoryType == CU_MEMORYTYPE_HOST,
+             to_guest = copy.dstMemoryType == CU_MEMORYTYPE_HOST;
+  const bool from_device = copy.srcMemoryType == CU_MEMORYTYPE_DEVICE,
+             to_device = copy.dstMemoryType == CU_MEMORYTYPE_DEVICE;
+  // Arrays are refused in the guest, and unified addresses resolved there.
+  if (from_guest == from_device || to_guest == to_device || (from_guest && to_guest))
+    return CUDA_ERROR_INVALID_VALUE;
+  uint64_t bytes = 0;
+  if (!RowsFit(copy, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (from_guest && !BulkFits(call, bytes)) return session::Handler::kMalformed;
+  if (from_device && !DeviceSideAllowed(d, copy.srcDevice, copy.srcPitch, copy.srcHeight,
+                                        copy.srcXInBytes, copy.srcY, copy.srcZ, copy)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (to_device && !DeviceSideAllowed(d, copy.dstDevice, copy.dstPitch, copy.dstHeight,
+                                      copy.dstXInBytes, copy.dstY, copy.dstZ, copy)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  StagingBuffer rows;
+  if (from_guest || to_guest) {
+    if (!(rows = d.staging().Take(bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (from_guest) {
+    if (bytes > 0 && !call.ReadBulk(rows.data(), bytes)) return kGone;
+    copy.srcHost = rows.data();
+    copy.srcXInBytes = copy.srcY = copy.srcZ = 0;
+    copy.srcPitch = copy.WidthInBytes;
+    copy.srcHeight = copy.Height;
+  }
+  if (to_guest) {
+    copy.dstHost = rows.data();
+    copy.dstXInBytes = copy.dstY = copy.dstZ = 0;
+    copy.dstPitch = copy.WidthInBytes;
+    copy.dstHeight = copy.Height;
+  }
+  if (from_guest || to_guest) d.BeforeWaitingForStream(call, stream);
+  const auto entry =
+      call.per_thread_stream() ? d.driver().cuMemcpy3DAsync_v2_ptsz : d.driver().cuMemcpy3DAsync_v2;
+  if (!entry) return d.NotInDriver("cuMemcpy3DAsync_v2");
+  if (const CUresult result = entry(&copy, stream)) return result;
+  if (from_guest || to_guest) {
+    if (const CUresult result = d.SynchronizeStream(call, stream)) return result;
+  }
+  for (uint64_t offset = 0; to_guest && offset < bytes;) {
+    const size_t size = std::min<uint64_t>(bytes - offset, wire::kMaxReplyPieceBytes);
+    if (!call.SendBulk(rows.data() + offset, size)) return kGone;
+    offset += size;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+namespace manual {
+
+uint32_t cuMemcpyHtoD_v2(Dispatcher& d, session::Call& call, const api::MemcpyHtoDV2Request& in,
+                         api::None*) {
+  if (!BulkFits(call, in.ByteCount)) return session::Handler::kMalformed;
+  if (!d.memory().Allows(in.dstDevice, in.ByteCount)) return CUDA_ERROR_INVALID_VALUE;
+  return ToDevice(d, call, in.dstDevice, nullptr);
+}
+
+uint32_t cuMemcpyHtoDAsync_v2(Dispatcher& d, session::Call& call,
+                              const api::MemcpyHtoDAsyncV2Request& in, api::None*) {
+  if (!BulkFits(call, in.ByteCount)) return session::Handler::kMalformed;
+  CUstream stream = nullptr;
+  if (!d.handles().Find(in.hStream, &stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!d.memory().Allows(in.dstDevice, in.ByteCount)) return CUDA_ERROR_INVALID_VALUE;
+  return ToDevice(d, call, in.dstDevice, stream);
+}
+
+uint32_t cuMemcpyDtoH_v2(Dispatcher& d, session::Call& call, const api::MemcpyDtoHV2Request& in,
+                         api::None*) {
+  if (!d.memory().Allows(in.srcDevice, in.ByteCount)) return CUDA_ERROR_INVALID_VALUE;
+  return ToGuest(d, call, in.srcDevice, in.ByteCount, nullptr);
+}
+
+uint32_t cuMemcpyDtoHAsync_v2(Dispatcher& d, session::Call& call,
+                              const api::MemcpyDtoHAsyncV2Request& in, api::None*) {
+  CUstream stream = nullptr;
+  if (!d.handles().Find(in.hStream, &stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!d.memory().Allows(in.srcDevice, in.ByteCount)) return CUDA_ERROR_INVALID_VALUE;
+  if (in.copy_id != 0 && in.ByteCount <= kMaxQueuedCopy) return QueueToGuest(d, call, in, stream);
+  return ToGuest(d, call, in.srcDevice, in.ByteCount, stream);
+}
+
+uint32_t cuMemcpy3D_v2(Dispatcher& d, session::Call& call, const api::Memcpy3DV2Request& in,
+                       api::None*) {
+  return Copy3D(d, call, in.copy, nullptr);
+}
+
+uint32_t cuMemcpy3DAsync_v2(Dispatcher& d, session::Call& call,
+                            const api::Memcpy3DAsyncV2Request& in, api::None*) {
+  CUstream stream = nullptr;
+  if (!d.handles().Find(in.hStream, &stream)) return CUDA_ERROR_INVALID_HANDLE;
+  return Copy3D(d, call, in.copy, stream);
+}
+
+}  // namespace manual
+}  // namespace smolvm::dispatch

@@ -1,0 +1,58 @@
+#include "host-daemon/dispatch/staging.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace smolvm::dispatch {
+
+StagingBuffer& StagingBuffer::operator=(StagingBuffer&& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+StagingBuffer::~StagingBuffer() {
+  if (data_) pool_->GiveBack(data_, size_);
+}
+
+StagingBuffer Staging::Take(size_t size) {
+  // Powers of two, so that buffers fit one another.
+  size = std::bit_ceil(std::max(size, kPieceBytes));
+  {
+    const std::lock_guard lock(mutex_);
+    if (size > kMaxOnLoan - on_loan_) return {};
+    on_loan_ += size;
+    const auto fits = std::find_if(kept_.begin(), kept_.end(),
+                                   [&](const Kept& kept) { return kept.size == size; });
+    if (fits != kept_.end()) {
+      void* data = fits->data;
+      kept_.erase(fits);
+      kept_bytes_ -= size;
+      return {this, data, size};
+    }
+  }
+  void* data = nullptr;
+  if (driver_.cuMemHostAlloc &&
+      driver_.cuMemHostAlloc(&data, size, CU_MEMHOSTALLOC_PORTABLE) == CUDA_SUCCESS && data) {
+    return {this, data, size};
+  }
+  const std::lock_guard lock(mutex_);
+  on_loan_ -= size;
+  return {};
+}
+
+void Staging::GiveBack(void* data, size_t size) {
+  {
+    const std::lock_guard lock(mutex_);
+    on_loan_ -= size;
+    if (kept_bytes_ + size <= kMaxKept) {
+      kept_.push_back({data, size});
+      kept_bytes_ += size;
+      return;
+    }
+  }
+  driver_.cuMemFreeHost(data);
+}
+
+}  // namespace smolvm::dispatch
