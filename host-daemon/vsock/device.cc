@@ -25,6 +25,12 @@ static_assert(kFirstKick + kQueues <= kFirstStream);
 // Packets, and turns of streams, before other events are looked at.
 constexpr int kBudget = 256;
 
+// Without share=on QEMU hands over the file of guest memory all the same, but the guest writes to a
+// private copy of it.
+constexpr char kNotShared[] =
+    "the guest's memory is not shared: QEMU needs -object "
+    "memory-backend-memfd,id=mem,size=...,share=on and -machine ...,memory-backend=mem";
+
 // Whether somebody listens at `address`; only if certainly not may the socket be removed.
 bool NobodyListens(const sockaddr_un& address) {
   UniqueFd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -158,14 +164,25 @@ void Device::HandleEvent(uint64_t token, uint32_t events) {
       return TakeRequests();
     case kFrontEndSocket:
       return ReadFrontEnd();
-    default: {
-      uint64_t count;
-      Ring* ring = front_end_ ? &front_end_->ring(token - kFirstKick) : nullptr;
-      // Service() looks at both rings in any case; the counter is only reset.
-      if (ring != nullptr && ring->kick && read(ring->kick.get(), &count, sizeof(count)) < 0)
-        return;
-    }
+    default:
+      return OnKick(token - kFirstKick);
   }
+}
+
+void Device::OnKick(uint32_t index) {
+  Ring* ring = front_end_ ? &front_end_->ring(index) : nullptr;
+  uint64_t count = 0;
+  if (ring == nullptr || !ring->kick) return;
+  if (read(ring->kick.get(), &count, sizeof(count)) != sizeof(count)) return;
+  // Service() looks at both rings in any case. Here only this: QEMU kicks each ring once when it
+  // starts it; if then the guest kicks and yet neither ring was ever written to, we do not see the
+  // memory that it writes to.
+  if (!front_end_->ring(kRxQueue).queue.Untouched() ||
+      !front_end_->ring(kTxQueue).queue.Untouched()) {
+    return;
+  }
+  kicks_for_nothing_ += count;
+  if (kicks_for_nothing_ > kQueues) DropFrontEnd(kNotShared);
 }
 
 // --- The front end
@@ -181,6 +198,7 @@ void Device::AcceptFrontEnd() {
   front_end_socket_ = std::move(fd);
   reader_ = MessageReader();
   spoke_ = false;
+  kicks_for_nothing_ = 0;
   FrontEnd::Observer* observer = this;
   front_end_ = std::make_unique<FrontEnd>(config_.guest_cid, observer);
 }
@@ -245,8 +263,10 @@ void Device::OnKickFd(uint32_t ring, int old_fd, int new_fd) {
 }
 
 void Device::OnGuestReset() {
-  log::Info("event=vsock_guest_reset guest_cid={} streams={}", config_.guest_cid,
-            mux_.connections());
+  if (log_limit_.Allow()) {
+    log::Info("event=vsock_guest_reset guest_cid={} streams={} suppressed={}", config_.guest_cid,
+              mux_.connections(), log_limit_.TakeSuppressed());
+  }
   mux_.ResetAll();
 }
 
@@ -317,8 +337,11 @@ bool Device::Service() {
 void Device::CheckBroken(uint32_t index) {
   Ring& ring = front_end_->ring(index);
   if (!ring.queue.broken()) return;
-  log::Error("event=vsock_ring_broken guest_cid={} ring={} reason={}", config_.guest_cid,
-             index == kRxQueue ? "rx" : "tx", log::Quote(ring.queue.error()));
+  if (log_limit_.Allow()) {
+    log::Error("event=vsock_ring_broken guest_cid={} ring={} reason={} suppressed={}",
+               config_.guest_cid, index == kRxQueue ? "rx" : "tx", log::Quote(ring.queue.error()),
+               log_limit_.TakeSuppressed());
+  }
   SignalEventFd(ring.err.get());
   mux_.ResetAll();
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "host-daemon/vsock/guest_memory.h"
+#include "host-daemon/vsock/log_limit.h"
 #include "host-daemon/vsock/mux.h"
 #include "host-daemon/vsock/unique_fd.h"
 #include "host-daemon/vsock/vhost_user.h"
@@ -78,6 +79,7 @@ class Device : private FrontEnd::Observer, private SocketWatcher {
   bool AddToEpoll(int fd, uint32_t events, uint64_t token);
   void RemoveFromEpoll(int fd);
   void HandleEvent(uint64_t token, uint32_t events);
+  void OnKick(uint32_t ring);
   void AcceptFrontEnd();
   void ReadFrontEnd();
   void DropFrontEnd(const std::string& reason);
@@ -99,6 +101,8 @@ class Device : private FrontEnd::Observer, private SocketWatcher {
   bool spoke_ = false;  // the front end has sent a message
   bool ended_ = false;  // `once`, and it is over
   bool failed_ = false;
+  uint64_t kicks_for_nothing_ = 0;  // while neither ring was ever written to
+  LogLimit log_limit_;
   std::unique_ptr<FrontEnd> front_end_;
   Mux mux_;
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "host-daemon/vsock/device.h"
+#include "host-daemon/vsock/log_limit.h"
 #include "protocol/log/log.h"
 
 namespace {
@@ -31,6 +32,8 @@ struct Options {
   std::map<uint32_t, std::string> forwards;  // guest's port to path
   std::string uds_prefix;
 };
+
+smolvm::vsock::LogLimit g_log_limit;
 
 // PORT=unix:PATH. Throws CLI::ValidationError.
 void AddForward(const std::string& text, Options* options) {
@@ -66,14 +69,12 @@ int ConnectUnix(const std::string& path) {
 
 int HandleConnect(const Options& options, uint32_t guest_port, uint32_t host_port) {
   const std::string path = PathFor(options, host_port);
-  if (path.empty()) {
-    log::Info("event=vsock_refused reason=no_forward guest_port={} port={}", guest_port, host_port);
-    return -1;
-  }
-  const int fd = ConnectUnix(path);
-  if (fd < 0) {
-    log::Warn("event=vsock_refused reason={} guest_port={} port={} path={}",
-              log::Quote(strerror(errno)), guest_port, host_port, log::Quote(path));
+  const int fd = path.empty() ? -1 : ConnectUnix(path);
+  if (fd < 0 && g_log_limit.Allow()) {
+    log::Warn("event=vsock_refused guest_port={} port={} path={} reason={} suppressed={}",
+              guest_port, host_port, log::Quote(path),
+              log::Quote(path.empty() ? "no forward" : strerror(errno)),
+              g_log_limit.TakeSuppressed());
   }
   return fd;
 }

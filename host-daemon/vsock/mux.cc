@@ -90,8 +90,11 @@ void Mux::HandlePacket(Packet* packet) {
 
 void Mux::HandleRequest(const Header& h) {
   if (connections_.size() >= limits_.max_connections) {
-    log::Warn("event=vsock_refused reason=too_many_connections guest_cid={} limit={}", guest_cid_,
-              limits_.max_connections);
+    if (log_limit_.Allow()) {
+      log::Warn(
+          "event=vsock_refused reason=too_many_connections guest_cid={} limit={} suppressed={}",
+          guest_cid_, limits_.max_connections, log_limit_.TakeSuppressed());
+    }
     return Refuse(h);
   }
   UniqueFd fd(handler_ ? handler_(h.src_port, h.dst_port) : -1);

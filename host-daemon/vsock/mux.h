@@ -19,6 +19,7 @@
 #include <unordered_set>
 
 #include "host-daemon/vsock/connection.h"
+#include "host-daemon/vsock/log_limit.h"
 #include "host-daemon/vsock/packet.h"
 #include "host-daemon/vsock/virtqueue.h"
 
@@ -111,6 +112,7 @@ class Mux {
   std::unordered_set<uint64_t> stalled_;
   std::deque<Header> resets_;
   bool tx_paused_ = false;  // because resets_ is full
+  LogLimit log_limit_;
   uint64_t next_id_ = 1;
   uint32_t next_host_port_;
 

@@ -200,7 +200,6 @@ bool FrontEnd::SetMemTable(VhostUserMessage* m) {
   memory_.reset();
   observer_->OnMemory();
   if (header.count == 0) {
-    memory_missing_ = true;
     return Fail(
         "the front end shares no guest memory; QEMU needs "
         "-object memory-backend-memfd,id=mem,size=...,share=on and -machine "
@@ -320,7 +319,6 @@ bool FrontEnd::SetVringFd(VhostUserMessage* m) {
 
 bool FrontEnd::ResolveRing(uint32_t index) {
   if (memory_ == nullptr) {
-    memory_missing_ = true;
     return Fail("a ring is started before guest memory is shared");
   }
   std::string why;

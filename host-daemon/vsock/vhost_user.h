@@ -75,8 +75,6 @@ class FrontEnd {
   // Whether the ring may be used: started, enabled, and found in guest memory.
   bool Active(uint32_t index) const;
   const GuestMemory* memory() const { return memory_.get(); }
-  // Stays true once the front end has shared no memory, the mark of a missing share=on.
-  bool memory_missing() const { return memory_missing_; }
 
  private:
   using Payload = std::vector<uint8_t>;
@@ -103,7 +101,6 @@ class FrontEnd {
   Observer* const observer_;
   uint64_t features_ = 0;
   uint64_t protocol_features_ = 0;
-  bool memory_missing_ = false;
   std::unique_ptr<GuestMemory> memory_;
   std::array<Ring, kQueues> rings_;
   // What GET_VRING_BASE said last. A front end that resumes a paused guest hands it back; one whose

@@ -187,6 +187,8 @@ void Virtqueue::Push(uint16_t head, uint32_t written) {
   Store16(used_ + 2, next_used_, std::memory_order_release);
 }
 
+bool Virtqueue::Untouched() const { return resolved() && next_avail_ == 0 && AvailIndex() == 0; }
+
 bool Virtqueue::ShouldNotify() {
   if (!resolved() || notified_used_ == next_used_) return false;
   // The used index must be visible before the driver's wish is read, or both sides may miss.

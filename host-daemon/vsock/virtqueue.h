@@ -64,6 +64,9 @@ class Virtqueue {
   void DisableKicks();
   bool EnableKicks();
 
+  // Whether the driver has not made a single buffer available since the ring was new.
+  bool Untouched() const;
+
   bool broken() const { return !error_.empty(); }
   const std::string& error() const { return error_; }
   // Lets the user of a queue declare it broken for what its buffers hold.
