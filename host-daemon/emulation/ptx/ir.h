@@ -130,6 +130,7 @@ struct Modifiers {
   bool to : 1 = false;  // cvta.to
   bool noftz : 1 = false;
   bool uni : 1 = false;
+  bool scaled : 1 = false;  // cvt: .scaled::n2::ue8m0
   bool po : 1 = false;      // video: plus one
   uint8_t video_shift = 0;  // video: .shr7, .shr15
 };
@@ -243,6 +244,9 @@ struct Function {
   bool has_body = false;
   bool noreturn = false;
   Linkage linkage = Linkage::kNone;
+  // ".alias": this function is another name of that one, and has no body. No operand refers to it
+  // any more.
+  uint32_t alias_of = kNoIndex;
   std::vector<Variable> returns;
   std::vector<Variable> params;
   uint64_t param_bytes = 0;  // of the packed block

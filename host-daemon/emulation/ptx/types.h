@@ -71,6 +71,8 @@ unsigned BitsOf(Type type);
 size_t BytesOf(Type type);
 // ".f32" without the dot; "" for kNone.
 std::string_view NameOf(Type type);
+// "f32" → kF32; false when there is no such type.
+bool FindType(std::string_view name, Type* type);
 
 bool IsSigned(Type type);    // .s8 … .s64, .s16x2
 bool IsUnsigned(Type type);  // .u8 … .u64, .u16x2
@@ -228,5 +230,9 @@ enum class Special : uint8_t {
 std::string_view NameOf(Special special);
 // The type that the ISA gives it; reading with a narrower one truncates.
 Type TypeOf(Special special);
+// Whether it is written with .x, .y, .z or .w.
+bool HasComponents(Special special);
+// "%envreg2" → kEnvreg, 2. False when there is no such register.
+bool FindSpecial(std::string_view name, Special* special, unsigned* number);
 
 }  // namespace smolvm::emulation::ptx
