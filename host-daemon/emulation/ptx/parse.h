@@ -16,8 +16,8 @@ struct Diagnostic {
     kSyntax,              // CUDA_ERROR_INVALID_PTX
     kUnsupportedVersion,  // CUDA_ERROR_UNSUPPORTED_PTX_VERSION: .version is newer than
                           // kNewestVersion
-    kUnsupportedTarget,   // CUDA_ERROR_INVALID_PTX: .target needs a newer device than this one
-    kUnresolved,          // CUDA_ERROR_NOT_FOUND: an .extern that nothing defines (Link)
+    kUnsupportedTarget,   // CUDA_ERROR_UNSUPPORTED_PTX_VERSION: a .target that is not known
+    kUnresolved,          // CUDA_ERROR_INVALID_PTX: an .extern that nothing defines (link.h)
     kDuplicate,           // CUDA_ERROR_INVALID_PTX: two definitions of one name
     kTooLarge,  // CUDA_ERROR_OUT_OF_MEMORY: more of something than the limits in limits.h allow
   };

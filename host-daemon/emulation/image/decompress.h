@@ -1,0 +1,20 @@
+// The payload of a fatbin entry as text.
+#pragma once
+
+#include <string>
+
+#include "protocol/image/fatbin.h"
+
+namespace smolvm::emulation {
+
+// The most that one entry may unpack to, and the most per packed byte: a guest's image of some
+// kilobytes must not become gigabytes here. Text packs to a tenth or a twentieth; a kernel of
+// unrolled code to a hundredth.
+inline constexpr size_t kMaxUnpackedBytes = size_t{64} << 20;
+inline constexpr size_t kMaxUnpackedPerByte = 1024;
+
+// False: damaged, too large, or packed in a way that is not known; `*error` says which. `*text`
+// ends at its first NUL.
+bool UnpackPtx(const image::FatbinEntry& entry, std::string* text, std::string* error);
+
+}  // namespace smolvm::emulation
