@@ -124,8 +124,7 @@ TEST_P(ProbeTest, PrintsTheErrorCodeItGot) {
   for (const char* call :
        {"cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel", "cuCtxSynchronize"}) {
     const Outcome outcome = Probe("--elements 4096 2>&1", Failing(std::string(call) + "=801"));
-    EXPECT_THAT(outcome.out, HasSubstr("vector_add -> 801 elements = 4096 match: False\n"))
-        << call;
+    EXPECT_THAT(outcome.out, HasSubstr("vector_add -> 801 elements = 4096 match: False\n")) << call;
     EXPECT_THAT(outcome.out, HasSubstr(std::string("vector_add: ") + call + " failed\n"));
     EXPECT_EQ(outcome.status, 1);
   }

@@ -31,6 +31,7 @@ if [ "${2:-}" != inside ]; then
 fi
 
 # From here on in a mount namespace of its own: what is mounted goes with it.
+# shellcheck disable=SC2153  # set by the outer run
 tree=$WORK/tree
 mkdir -p "$archives/partial" "$tree"
 echo "-- making the tree"
@@ -83,6 +84,7 @@ cd "$source_dir"
       printf '#if !__has_include(<%s>)\n#error "no package brings <%s>"\n#endif\n' "$header" "$header"
     done
 } >"$tree/headers.cc"
+# shellcheck disable=SC2016  # expanded in there
 inside sh -c 'g++ -std=c++20 -fsyntax-only -I/usr/local/cuda/include -I"$(llvm-config-19 --includedir)" /headers.cc'
 
 echo "-- programs"
