@@ -90,7 +90,7 @@ wait_for_list() {
   done
 }
 
-# Prints "PID FOLDER" for each process of this user that runs one of this user's machines.
+# Prints "PID FOLDER" for each process of this user that belongs to one of this user's machines.
 vm_processes() {
   local proc pid word rest words
   for proc in /proc/[0-9]*; do
@@ -101,6 +101,8 @@ vm_processes() {
       */qemu-system-* | qemu-system-* | */smolvm* | smolvm*) ;;
       *) continue ;;
     esac
+    # Helpers of a machine name its folder, or work in it.
+    words+=("$(readlink "$proc/cwd" 2>/dev/null || true)/")
     for word in "${words[@]:1}"; do
       rest=${word#*"$machines_dir/"}
       if [ "$rest" != "$word" ]; then

@@ -44,6 +44,18 @@ class CleanupTest : public ::testing::Test {
       _exit(127);
     }
   }
+  // A helper process that names no folder and works in that of the machine `name`.
+  void StartHelper(const std::string& name) {
+    const std::filesystem::path folder = box_.state_home() / "smolvm/machines" / name;
+    std::filesystem::create_directories(folder);
+    process_ = fork();
+    if (process_ == 0) {
+      if (chdir(folder.c_str()) != 0) _exit(127);
+      execl("/bin/bash", "/usr/bin/smolvm-cuda-daemon", "-c",
+            "while :; do read -t 60 <> <(:); done", nullptr);
+      _exit(127);
+    }
+  }
   bool VmIsAlive() {
     int status = 0;
     if (waitpid(process_, &status, WNOHANG) == 0) return true;
@@ -133,6 +145,15 @@ TEST_F(CleanupTest, ReapsThatVm) {
   EXPECT_THAT(outcome.out, HasSubstr("reaped=" + pid + " config="));
   EXPECT_THAT(outcome.out, EndsWith("vm_processes=none\n"));
   EXPECT_EQ(outcome.status, 0);
+  EXPECT_FALSE(VmIsAlive());
+}
+
+TEST_F(CleanupTest, FindsHelpersByWhereTheyWork) {
+  StartHelper("vm-2");
+  const std::string pid = std::to_string(process_);
+  EXPECT_THAT(Run("--reap").out,
+              HasSubstr("reaped=" + pid +
+                        " config=" + (box_.state_home() / "smolvm/machines/vm-2").string() + "\n"));
   EXPECT_FALSE(VmIsAlive());
 }
 

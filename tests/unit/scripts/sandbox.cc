@@ -13,10 +13,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kTools[] = {
-    "awk",  "bash",      "cat",   "cut",    "date", "dirname", "env",     "find",     "grep",
-    "head", "id",        "mkdir", "mktemp", "mv",   "nproc",   "python3", "realpath", "rm",
-    "sed",  "sha256sum", "sleep", "sort",   "tee",  "timeout", "tr",      "touch",    "wc"};
+constexpr const char* kTools[] = {"awk",     "bash", "cat",       "cut",     "date",     "dirname",
+                                  "env",     "find", "grep",      "head",    "id",       "mkdir",
+                                  "mktemp",  "mv",   "nproc",     "python3", "readlink", "realpath",
+                                  "rm",      "sed",  "sha256sum", "sleep",   "sort",     "tee",
+                                  "timeout", "tr",   "touch",     "wc"};
 
 std::string ReadFile(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
