@@ -18,7 +18,7 @@ add_custom_command(
           ${SMOLVM_CUDA_INCLUDE}/cudaProfilerTypedefs.h VERBATIM)
 add_custom_target(smolvm_cuda_exports_generated DEPENDS ${exports_generated}/cuda_exports.map)
 
-add_library(smolvm_cuda_exports_lib STATIC ${exports_source}/proc_address.cc ${exports_source}/unsupported.cc)
+add_library(smolvm_cuda_exports_lib STATIC ${exports_source}/proc_address.cc ${exports_source}/error_names.cc ${exports_source}/unsupported.cc)
 add_library(smolvm::cuda_exports ALIAS smolvm_cuda_exports_lib)
 set_target_properties(smolvm_cuda_exports_lib PROPERTIES OUTPUT_NAME smolvm_cuda_exports)
 target_include_directories(smolvm_cuda_exports_lib PRIVATE ${exports_generated})
