@@ -1,12 +1,49 @@
 #include "machine/command.h"
 
 #include <cstdio>
+#include <new>
+
+#include "machine/launch/manage.h"
+#include "machine/launch/options.h"
+#include "machine/launch/run.h"
+#include "machine/supervise/supervisor.h"
+#include "machine/util/failure.h"
+#include "machine/util/interrupt.h"
+#include "machine/util/progress.h"
 
 namespace smolvm::machine {
+namespace {
 
-int RunCommand(int, char**) {
-  std::fputs("smolvm machine: not built yet\n", stderr);
-  return 125;
+int Dispatch(const Options& options) {
+  if (options.verb == "supervise") {
+    return RunSupervisor({options.record, options.owner_fd, options.lock_fd});
+  }
+  CatchInterrupts();
+  if (options.verb == "run") return RunMachine(options);
+  if (options.verb == "exec") return ExecInMachine(options);
+  if (options.verb == "list") return ListMachines(options);
+  if (options.verb == "stop") return StopMachine(options);
+  if (options.verb == "delete") return DeleteMachine(options);
+  return PruneMachine(options);
+}
+
+}  // namespace
+
+int RunCommand(int argc, char** argv) {
+  try {
+    const int status = Dispatch(ParseOptions(argc, argv));
+    if (std::fflush(stdout) != 0) Fail("standard output cannot be written: {}", ErrnoText());
+    return status;
+  } catch (const ParseEnd& end) {
+    std::fputs(end.text.c_str(), stdout);
+    return end.status;
+  } catch (const Failure& failure) {
+    Say(failure.what());
+    return failure.status();
+  } catch (const std::exception& error) {
+    Say(error.what());
+    return kOwnError;
+  }
 }
 
 }  // namespace smolvm::machine

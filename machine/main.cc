@@ -1,4 +1,5 @@
-// The `smolvm` command: `smolvm machine …` runs microVMs, `smolvm gpu …` passes GPUs to podman containers.
+// The `smolvm` command: `smolvm machine …` runs microVMs, `smolvm gpu …` passes GPUs to podman
+// containers.
 #include <cstdio>
 #include <string_view>
 

@@ -24,24 +24,27 @@ using machine::Fail;
 using machine::GuestConfig;
 using machine::UniqueFd;
 
-constexpr char kImageDisk[] = "/dev/vda";
-constexpr char kChangesDisk[] = "/dev/vdb";
 constexpr char kCudaFolder[] = "/opt/smolvm-cuda";
 constexpr int kDiskWaitMs = 30000;
 
-void WaitForDisk(const char* path) {
-  for (int waited = 0; access(path, F_OK) != 0; waited += 10) {
-    if (waited > kDiskWaitMs) Fail("the disk {} did not appear", path);
+// The disk that QEMU was given with this serial number; the kernel's names depend on probing order.
+std::string WaitForDisk(const std::string& serial) {
+  for (int waited = 0; waited <= kDiskWaitMs; waited += 10) {
+    for (char letter = 'a'; letter <= 'h'; ++letter) {
+      const std::string name = std::string("vd") + letter;
+      std::ifstream file("/sys/block/" + name + "/serial");
+      std::string found;
+      if (std::getline(file, found) && found == serial) return "/dev/" + name;
+    }
     usleep(10000);
   }
+  Fail("the disk '{}' did not appear", serial);
 }
 
 void MountImage(const GuestConfig& config) {
-  WaitForDisk(kImageDisk);
-  Mount(kImageDisk, "/lower", "erofs", MS_RDONLY | MS_NODEV);
+  Mount(WaitForDisk("image").c_str(), "/lower", "erofs", MS_RDONLY | MS_NODEV);
   if (config.persistent) {
-    WaitForDisk(kChangesDisk);
-    Mount(kChangesDisk, "/changes", "ext4", MS_NODEV);
+    Mount(WaitForDisk("changes").c_str(), "/changes", "ext4", MS_NODEV);
   } else {
     Mount("tmpfs", "/changes", "tmpfs", MS_NODEV, "mode=755,size=75%");
   }
@@ -95,6 +98,7 @@ void RefreshLoaderCache() {
 void MountEarly() {
   Mount("devtmpfs", "/dev", "devtmpfs", MS_NOSUID);
   Mount("proc", "/proc", "proc", 0);
+  Mount("sysfs", "/sys", "sysfs", 0);
   const int console = open("/dev/console", O_RDWR | O_NOCTTY);
   if (console >= 0) {
     for (int fd = 0; fd < 3; ++fd) dup2(console, fd);
@@ -126,6 +130,7 @@ void EnterRoot(const GuestConfig& config) {
   UniqueFd cuda;
   if (config.cuda) cuda = DetachCopy("/smolvm/cuda", true);
   umount2("/proc", MNT_DETACH);
+  umount2("/sys", MNT_DETACH);
   if (chdir("/newroot") != 0 || mount(".", "/", nullptr, MS_MOVE, nullptr) != 0 ||
       chroot(".") != 0 || chdir("/") != 0) {
     Fail("cannot change to the image's root: {}", ErrnoText());

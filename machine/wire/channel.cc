@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
@@ -60,6 +61,17 @@ bool Channel::Receive() {
   if (n < 0) return errno == EINTR || errno == EAGAIN;
   parser_.Add({buffer, static_cast<size_t>(n)});
   return n > 0;
+}
+
+bool Channel::ReceiveOneFrame() {
+  char buffer[kStreamChunk];
+  while (const size_t missing = parser_.Missing()) {
+    const ssize_t n = recv(fd_.get(), buffer, std::min(missing, sizeof buffer), MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 && errno == EAGAIN;
+    parser_.Add({buffer, static_cast<size_t>(n)});
+  }
+  return true;
 }
 
 std::optional<Frame> Channel::WaitFrame(int timeout_ms) {

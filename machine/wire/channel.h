@@ -31,6 +31,8 @@ class Channel {
 
   // Reads what has arrived. False at the end of the stream or on an error.
   bool Receive();
+  // The same, but takes no byte beyond the frame under way: what follows is not ours to read.
+  bool ReceiveOneFrame();
   std::optional<Frame> Next() { return parser_.Next(); }
   bool broken() const { return parser_.broken(); }
 

@@ -44,6 +44,15 @@ std::string FieldReader::String() {
   return std::string(Take(size));
 }
 
+size_t FrameParser::Missing() const {
+  const std::string_view rest = std::string_view(buffer_).substr(used_);
+  if (rest.size() < kFrameHeader) return kFrameHeader - rest.size();
+  const size_t payload = FieldReader(rest.substr(0, 4)).U32();
+  if (payload > max_payload_) return 0;  // Next says so
+  const size_t whole = kFrameHeader + payload;
+  return whole > rest.size() ? whole - rest.size() : 0;
+}
+
 std::optional<Frame> FrameParser::Next() {
   const std::string_view rest = std::string_view(buffer_).substr(used_);
   if (broken_ || rest.size() < kFrameHeader) return std::nullopt;

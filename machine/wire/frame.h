@@ -73,6 +73,9 @@ class FrameParser {
   // The next whole frame. After a frame that is too long, broken() is true and there are no more.
   std::optional<Frame> Next();
   bool broken() const { return broken_; }
+  // How many more bytes the frame under way takes, as far as is known (its header first): for a
+  // reader that must not take what follows the frame.
+  size_t Missing() const;
 
  private:
   const size_t max_payload_;

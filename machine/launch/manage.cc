@@ -1,0 +1,124 @@
+#include "machine/launch/manage.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "machine/image/store.h"
+#include "machine/launch/link.h"
+#include "machine/util/failure.h"
+#include "machine/util/paths.h"
+
+namespace smolvm::machine {
+namespace {
+
+std::string UtcTime(int64_t seconds) {
+  const time_t time = seconds;
+  tm parts{};
+  gmtime_r(&time, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+const char* StatusOf(const MachineEntry& entry) { return entry.running ? "running" : "stopped"; }
+
+// Removes the image of a machine from the cache unless another machine needs it.
+void DropImageOf(MachineStore* store, const MachineRecord& record) {
+  for (const MachineEntry& other : store->List()) {
+    if (other.record.name != record.name && other.record.image_file == record.image_file) return;
+  }
+  DropImage(record.image_file, CacheFolder());
+}
+
+void RemoveMachine(MachineStore* store, const MachineEntry& entry, bool with_image) {
+  if (with_image) DropImageOf(store, entry.record);
+  if (store->Find(entry.record.name)) store->Remove(entry.record.name);  // else it went by itself
+}
+
+void StopIfRunning(const MachineEntry& entry, bool force) {
+  if (entry.running) MachineLink::Connect(entry).Stop(force);
+}
+
+}  // namespace
+
+std::string FormatList(const std::vector<MachineEntry>& entries) {
+  if (entries.empty()) return "No machines found\n";
+  size_t name_width = 4, image_width = 5;
+  for (const MachineEntry& entry : entries) {
+    name_width = std::max(name_width, entry.record.name.size());
+    image_width = std::max(image_width, entry.record.image.size());
+  }
+  std::string out =
+      fmt::format("{:<{}}  {:<8}  {:<{}}  {:>7}  {:>4}  {:<4}  {}\n", "NAME", name_width, "STATUS",
+                  "IMAGE", image_width, "MEM MiB", "CPUS", "CUDA", "CREATED");
+  out += std::string(name_width + image_width + 60, '-') + "\n";
+  for (const MachineEntry& entry : entries) {
+    const MachineRecord& record = entry.record;
+    out += fmt::format("{:<{}}  {:<8}  {:<{}}  {:>7}  {:>4}  {:<4}  {}\n", record.name, name_width,
+                       StatusOf(entry), record.image, image_width, record.memory_mib, record.cpus,
+                       record.cuda ? "yes" : "no", UtcTime(record.created));
+  }
+  return out;
+}
+
+std::string FormatListJson(const std::vector<MachineEntry>& entries) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const MachineEntry& entry : entries) {
+    const MachineRecord& record = entry.record;
+    list.push_back({{"name", record.name},
+                    {"status", StatusOf(entry)},
+                    {"ephemeral", record.ephemeral},
+                    {"image", record.image},
+                    {"memory_mib", record.memory_mib},
+                    {"cpus", record.cpus},
+                    {"cuda", record.cuda},
+                    {"net", record.net},
+                    {"created", UtcTime(record.created)},
+                    {"folder", entry.folder.string()}});
+  }
+  return list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+int ListMachines(const Options& options) {
+  MachineStore store(StateFolder());
+  store.Reap();
+  const auto entries = store.List();
+  std::fputs((options.json ? FormatListJson(entries) : FormatList(entries)).c_str(), stdout);
+  return 0;
+}
+
+int StopMachine(const Options& options) {
+  MachineStore store(StateFolder());
+  store.Reap();
+  const MachineEntry entry = store.Get(options.name);
+  StopIfRunning(entry, options.force);
+  return 0;
+}
+
+int DeleteMachine(const Options& options) {
+  MachineStore store(StateFolder());
+  store.Reap();
+  const MachineEntry entry = store.Get(options.name);
+  if (entry.running && !options.force) {
+    Fail("the machine {} is running; stop it first, or use --force", options.name);
+  }
+  StopIfRunning(entry, true);
+  RemoveMachine(&store, entry, options.cascade);
+  return 0;
+}
+
+int PruneMachine(const Options& options) {
+  MachineStore store(StateFolder());
+  store.Reap();
+  const MachineEntry entry = store.Get(options.name);
+  if (entry.running && !options.all && !options.force) {
+    Fail("the machine {} is running; stop it first, or use --all", options.name);
+  }
+  StopIfRunning(entry, options.force);
+  RemoveMachine(&store, entry, options.all);
+  return 0;
+}
+
+}  // namespace smolvm::machine

@@ -1,0 +1,21 @@
+// `smolvm machine list`, `stop`, `delete` and `prune`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "machine/launch/options.h"
+#include "machine/state/store.h"
+
+namespace smolvm::machine {
+
+int ListMachines(const Options& options);
+int StopMachine(const Options& options);
+int DeleteMachine(const Options& options);
+int PruneMachine(const Options& options);
+
+// What `list` prints.
+std::string FormatList(const std::vector<MachineEntry>& entries);
+std::string FormatListJson(const std::vector<MachineEntry>& entries);
+
+}  // namespace smolvm::machine

@@ -1,0 +1,163 @@
+#include "machine/launch/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+
+#include "machine/image/source.h"
+#include "machine/state/store.h"
+#include "machine/util/failure.h"
+
+namespace smolvm::machine {
+namespace {
+
+// Before CLI11 has turned them into what Options holds.
+struct RawTexts {
+  std::string timeout, ready_timeout;
+  std::vector<std::string> env;
+  bool gpu = false;
+};
+
+void AddCommandOptions(CLI::App* app, Options* options, RawTexts* raw) {
+  app->add_option("-e,--env", raw->env, "KEY=VALUE for the command; KEY takes the value from here")
+      ->allow_extra_args(false);
+  app->add_option("-w,--workdir", options->workdir, "the command's folder in the machine");
+  app->add_flag("-i,--interactive", options->interactive, "pass standard input on");
+  app->add_flag("-t,--tty", options->tty, "give the command a terminal");
+  app->add_option("--timeout", raw->timeout, "end the command after this time (30s, 5m, 1h)");
+}
+
+void AddRun(CLI::App* app, Options* options, RawTexts* raw) {
+  AddCommandOptions(app, options, raw);
+  app->add_flag("--cuda", options->cuda, "CUDA in the machine, on this host's GPU");
+  app->add_flag("--gpu", raw->gpu)->group("");
+  app->add_flag("--net", options->net, "a network (QEMU's user-mode one); off by default");
+  app->add_option("--mem", options->memory_mib, "the machine's memory in MiB (2048)");
+  app->add_option("--cpus", options->cpus, "the machine's processors");
+  app->add_option("-v,--volume", options->volumes, "HOST:GUEST[:ro], a folder or file of this host")
+      ->allow_extra_args(false);
+  app->add_option("-I,--image", options->image,
+                  std::string("a registry reference, an archive (./x.tar), an unpacked folder "
+                              "(./rootfs/), 'debian' or 'debian/SUITE' (") +
+                      kDefaultImage + ")");
+  app->add_option("-n,--name", options->name, "the machine's name");
+  app->add_flag("-d,--detach", options->detach,
+                "leave the machine running; with --name it is kept");
+  app->add_option("--ready-timeout", raw->ready_timeout,
+                  "how long the machine may take to start (30s; 5m when it is emulated)");
+}
+
+CLI::App* AddVerb(CLI::App* app, Options* options, const char* verb, const char* about) {
+  CLI::App* sub = app->add_subcommand(verb, about);
+  sub->callback([options, verb] { options->verb = verb; });
+  return sub;
+}
+
+void AddVerbs(CLI::App* app, Options* options, RawTexts* raw) {
+  AddRun(AddVerb(app, options, "run", "run a command in a new machine: run [options] -- CMD ..."),
+         options, raw);
+  CLI::App* exec = AddVerb(app, options, "exec",
+                           "run a command in a kept machine (which is started if it is stopped)");
+  exec->add_option("-n,--name", options->name)->required();
+  AddCommandOptions(exec, options, raw);
+  AddVerb(app, options, "list", "the machines of this user")
+      ->add_flag("--json", options->json, "as JSON");
+  CLI::App* stop = AddVerb(app, options, "stop", "power a machine off");
+  CLI::App* remove = AddVerb(app, options, "delete", "remove a machine and its files");
+  CLI::App* prune =
+      AddVerb(app, options, "prune", "remove a machine; with --all its image in the cache too");
+  for (CLI::App* sub : {stop, remove, prune}) {
+    sub->add_option("-n,--name", options->name)->required();
+    sub->add_flag("--force", options->force, "do not wait for the machine to stop in order");
+  }
+  // A stopped machine still needs its image, so there is nothing for stop to take along.
+  stop->add_flag("--cascade", options->cascade)->group("");
+  remove->add_flag("--cascade", options->cascade,
+                   "take along what only this machine uses (its image in the cache)");
+  prune->add_flag("--all", options->all, "a running machine too, and its image in the cache");
+  CLI::App* supervise = AddVerb(app, options, "supervise", "")->group("");
+  supervise->add_option("--record", options->record)->required();
+  supervise->add_option("--owner-fd", options->owner_fd)->required();
+  supervise->add_option("--lock-fd", options->lock_fd)->required();
+}
+
+void Check(const Options& options, const RawTexts& raw) {
+  if (raw.gpu) {
+    Fail(
+        "--gpu is Vulkan graphics, a different feature, which is not offered here; --cuda is CUDA");
+  }
+  if (!options.name.empty() && !ValidMachineName(options.name)) {
+    Fail("'{}' is not a machine name: letters, digits, '.', '_' and '-', 63 at most", options.name);
+  }
+  if (!options.workdir.empty() && options.workdir[0] != '/') {
+    Fail("--workdir {}: it must be an absolute path in the machine", options.workdir);
+  }
+  if (options.verb == "exec" && options.command.empty()) Fail("exec needs a command after '--'");
+  if (options.detach && options.name.empty() && options.command.empty()) {
+    Fail("--detach without --name needs a command after '--'");
+  }
+  if (options.detach && (options.interactive || options.tty)) {
+    Fail("--detach does not go with -i or -t");
+  }
+}
+
+}  // namespace
+
+uint64_t ParseDuration(const std::string& text) {
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  const uint64_t factor = unit == "ms"                ? 1
+                          : unit == "s" || unit == "" ? 1000
+                          : unit == "m"               ? 60000
+                          : unit == "h"               ? 3600000
+                                                      : 0;
+  if (error != std::errc() || factor == 0 || number == 0 || number > UINT32_MAX) {
+    Fail("'{}' is not a time; 30s, 5m and 1h are", text);
+  }
+  return number * factor;
+}
+
+std::string ParseEnv(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (text.empty() || equals == 0) Fail("--env '{}' is not of the form KEY=VALUE", text);
+  if (equals != std::string::npos) return text;
+  const char* value = std::getenv(text.c_str());
+  if (value == nullptr) Fail("--env {}: it is not set here; give it a value", text);
+  return text + "=" + value;
+}
+
+Options ParseOptions(int argc, const char* const* argv) {
+  Options options;
+  RawTexts raw;
+  CLI::App app("Runs microVMs, with CUDA inside.", "smolvm machine");
+  app.require_subcommand(1);
+  AddVerbs(&app, &options, &raw);
+  // Everything after the first "--" is the command's, whatever it looks like.
+  int own = 1;
+  while (own < argc && std::string_view(argv[own]) != "--") ++own;
+  if (own < argc) options.command.assign(argv + own + 1, argv + argc);
+  std::vector<std::string> words(argv + 1, argv + own);
+  std::reverse(words.begin(), words.end());  // as CLI11 takes a vector
+  try {
+    app.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    throw ParseEnd{chosen.empty() ? app.help() : chosen[0]->help(), 0};
+  } catch (const CLI::ExtrasError& error) {
+    Fail("{}; a command goes after '--' ('smolvm machine --help' tells the rest)", error.what());
+  } catch (const CLI::ParseError& error) {
+    Fail("{}; 'smolvm machine --help' tells more", error.what());
+  }
+  for (const std::string& text : raw.env) options.env.push_back(ParseEnv(text));
+  if (!raw.timeout.empty()) options.timeout_ms = ParseDuration(raw.timeout);
+  if (!raw.ready_timeout.empty()) {
+    options.ready_timeout_s = std::max<uint64_t>(1, ParseDuration(raw.ready_timeout) / 1000);
+  }
+  Check(options, raw);
+  return options;
+}
+
+}  // namespace smolvm::machine

@@ -1,0 +1,270 @@
+#include "machine/launch/run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <thread>
+
+#include "machine/guest/cuda_host.h"
+#include "machine/guest/kernel.h"
+#include "machine/guest/qemu.h"
+#include "machine/image/store.h"
+#include "machine/launch/disk.h"
+#include "machine/launch/environment.h"
+#include "machine/launch/link.h"
+#include "machine/launch/mounts.h"
+#include "machine/launch/session.h"
+#include "machine/state/store.h"
+#include "machine/supervise/ready_timeout.h"
+#include "machine/util/failure.h"
+#include "machine/util/files.h"
+#include "machine/util/interrupt.h"
+#include "machine/util/paths.h"
+#include "machine/util/progress.h"
+#include "machine/util/tool.h"
+
+namespace smolvm::machine {
+namespace {
+
+constexpr uint32_t kDefaultMemoryMib = 2048;
+// Less than this and the kernel does not even unpack the agent.
+constexpr uint32_t kLeastMemoryMib = 128;
+constexpr uint32_t kMostCpus = 64;
+constexpr uint32_t kAgentPort = 7001;
+constexpr uint32_t kCudaPort = 7000;
+
+uint32_t ChooseMemory(const Options& options) {
+  const uint64_t total = AskHostMemory().total_mib;
+  if (options.memory_mib == 0) {
+    return std::max<uint64_t>(kLeastMemoryMib, std::min<uint64_t>(kDefaultMemoryMib, total / 2));
+  }
+  if (options.memory_mib < kLeastMemoryMib) {
+    Fail("--mem {}: a machine needs {} MiB at least", options.memory_mib, kLeastMemoryMib);
+  }
+  if (options.memory_mib > total) {
+    Fail("--mem {}: this host has {} MiB of memory in all", options.memory_mib, total);
+  }
+  return options.memory_mib;
+}
+
+uint32_t ChooseCpus(const Options& options, const HostAbilities& host) {
+  if (options.cpus > kMostCpus) Fail("--cpus {}: {} at most", options.cpus, kMostCpus);
+  if (options.cpus > 0) return options.cpus;
+  // An emulated processor takes a whole real one, and a second gains little.
+  if (host.accelerator == Accelerator::kTcg) return 1;
+  return std::clamp(std::thread::hardware_concurrency(), 1u, 4u);
+}
+
+void SayWhatItRunsOn(const MachineRecord& record, const HostAbilities& host) {
+  if (host.accelerator == Accelerator::kKvm) {
+    Say("the machine runs on KVM");
+  } else {
+    Say(fmt::format("no KVM here (/dev/kvm {}): the machine is emulated, and slow",
+                    access("/dev/kvm", F_OK) == 0 ? "cannot be opened by this user" : "is absent"));
+  }
+  if (record.cuda && !HostHasCudaDriver()) {
+    Say("no NVIDIA driver here: --cuda uses the CPU emulation device, not a GPU");
+  }
+}
+
+std::string CudaEndpoint(const MachineRecord& record) {
+  return record.cuda ? fmt::format("vsock:2:{}", record.cuda_port) : "";
+}
+
+std::vector<std::string> ChooseCommand(const Options& options, const ImageConfig& image) {
+  if (!options.command.empty()) return options.command;
+  std::vector<std::string> command = image.entrypoint;
+  command.insert(command.end(), image.command.begin(), image.command.end());
+  if (command.empty() && options.tty) command = {"/bin/sh"};
+  if (command.empty() && !options.detach) Fail("the image names no command; give one after '--'");
+  return options.detach ? std::vector<std::string>{} : command;
+}
+
+MachineRecord DescribeMachine(const Options& options, const HostAbilities& host, std::string name) {
+  MachineRecord record;
+  record.name = std::move(name);
+  record.created = std::time(nullptr);
+  record.detached = options.detach;
+  record.ephemeral = !(options.detach && !options.name.empty());
+  record.image = options.image.empty() ? kDefaultImage : options.image;
+  record.memory_mib = ChooseMemory(options);
+  record.cpus = ChooseCpus(options, host);
+  record.net = options.net;
+  record.cuda = options.cuda;
+  record.shares = ParseMounts(options.volumes);
+  record.ready_timeout_s =
+      options.ready_timeout_s > 0 ? options.ready_timeout_s : DefaultReadyTimeout(host);
+  record.agent_port = kAgentPort;
+  // The kernel's vsock has one set of ports for all machines of a host.
+  record.cuda_port = host.vsock == VsockKind::kKernel
+                         ? 0x10000 + (std::stoul(RandomHex(4), nullptr, 16) >> 2)
+                         : kCudaPort;
+  return record;
+}
+
+// What the machine needs from the cache.
+void TakeImage(const Options& options, MachineRecord* record) {
+  const auto cache = CacheFolder();
+  record->kernel = EnsureKernel(cache).folder;
+  const Image image = EnsureImage(options.image, cache);
+  record->image_file = image.disk;
+  record->env = BuildEnvironment(image.config.env, options.env, CudaEndpoint(*record));
+  record->workdir = !options.workdir.empty()        ? options.workdir
+                    : !image.config.workdir.empty() ? image.config.workdir
+                                                    : "/";
+  record->user = image.config.user;
+  record->command = ChooseCommand(options, image.config);
+  if (record->cuda && image.libc == "musl") {
+    Say("this image is built on musl, and the CUDA library needs glibc: CUDA programs will not "
+        "start in it (python:3.12-slim and 'debian' are glibc images)");
+  }
+}
+
+// Checked before anything is fetched or made, so that a missing program costs nothing.
+void CheckPrograms(const MachineRecord& record, const HostAbilities& host) {
+  FindOwnProgram("smolvm-machine-agent", "SMOLVM_MACHINE_AGENT");
+  if (host.vsock == VsockKind::kOurs) FindOwnProgram("smolvm-vsock-device", "SMOLVM_VSOCK_DEVICE");
+  if (record.cuda) {
+    FindOwnProgram("smolvm-cuda-daemon", "SMOLVM_CUDA_DAEMON");
+    GuestLibraryFolder();
+  }
+}
+
+ExecRequest MakeRequest(const Options& options, const MachineRecord& record,
+                        const std::vector<std::string>& command) {
+  ExecRequest request;
+  request.argv = command;
+  request.env = record.env;
+  request.workdir = options.workdir.empty() ? record.workdir : options.workdir;
+  request.user = record.user;
+  request.stdin_open = options.interactive;
+  request.tty = options.tty;
+  if (options.tty) {
+    const char* term = std::getenv("TERM");
+    request.env =
+        MergeEnvironment({std::string("TERM=") + (term != nullptr ? term : "xterm")}, request.env);
+  }
+  return request;
+}
+
+int StatusOf(const ExitReport& report) {
+  switch (report.kind) {
+    case ExitKind::kExited:
+      return static_cast<int>(report.value & 255);
+    case ExitKind::kSignalled:
+      return static_cast<int>(128 + (report.value & 127));
+    case ExitKind::kCannotRun:
+      Say("cannot run " + report.message);
+      return kCannotRun;
+    case ExitKind::kNotFound:
+      Say(report.message);
+      return kNotFound;
+  }
+  return kOwnError;
+}
+
+int RunCommandIn(MachineLink* link, const Options& options, const ExecRequest& request) {
+  const SessionEnd end = RunSession(link->OpenExec(), request, options.timeout_ms);
+  if (end.timed_out) {
+    Say(fmt::format("the command was ended after its time ({} s)", options.timeout_ms / 1000.0));
+    return kTimedOut;
+  }
+  if (end.lost) Fail("the machine ended before the command did: {}", link->WhyEnded());
+  if (end.forced) {
+    Say("the command was interrupted");
+    return 128 + LastInterrupt();
+  }
+  return StatusOf(end.report);
+}
+
+// Whatever happened, nothing of an ephemeral machine stays, even if its supervisor was killed.
+class EndOfMachine {
+ public:
+  EndOfMachine(MachineStore* store, MachineLink* link) : store_(store), link_(link) {}
+  ~EndOfMachine() {
+    try {
+      if (!released_) link_->Stop(InterruptCount() > 1);
+      store_->Reap();
+    } catch (const std::exception& error) {
+      Say(error.what());
+    }
+  }
+  void Release() {
+    link_->Release();
+    released_ = true;
+  }
+
+ private:
+  MachineStore* store_;
+  MachineLink* link_;
+  bool released_ = false;
+};
+
+}  // namespace
+
+int RunMachine(const Options& options) {
+  MachineStore store(StateFolder());
+  store.Reap();
+  const HostAbilities host = AskHost();
+  MachineRecord record =
+      DescribeMachine(options, host, options.name.empty() ? NewMachineName() : options.name);
+  CheckPrograms(record, host);
+  if (store.Find(record.name)) Fail("there is a machine named '{}' already", record.name);
+  TakeImage(options, &record);
+  UniqueFd lock = store.Create(record);
+  if (!record.ephemeral) MakeChangesDisk(store, record.name);
+  std::fputs(
+      fmt::format("Starting {}machine ({})...\n", record.ephemeral ? "ephemeral " : "", record.name)
+          .c_str(),
+      stderr);
+  SayWhatItRunsOn(record, host);
+  MachineLink link = MachineLink::Start(store, record, std::move(lock));
+  EndOfMachine end(&store, &link);
+  try {
+    link.WaitReady(record.ready_timeout_s);
+  } catch (...) {
+    // A kept machine that never ran is of no use to anybody.
+    if (!record.ephemeral) {
+      link.Stop(true);
+      store.Remove(record.name);
+    }
+    throw;
+  }
+  if (!options.detach)
+    return RunCommandIn(&link, options, MakeRequest(options, record, record.command));
+  end.Release();
+  Say(fmt::format("the machine {} runs", record.name));
+  return 0;
+}
+
+int ExecInMachine(const Options& options) {
+  MachineStore store(StateFolder());
+  store.Reap();
+  MachineEntry entry = store.Get(options.name);
+  UniqueFd lock = store.Lock(options.name);
+  MachineRecord record = entry.record;
+  record.env = MergeEnvironment(record.env, options.env);
+  if (!lock.valid()) {
+    MachineLink link = MachineLink::Connect(entry);
+    link.WaitReady(record.ready_timeout_s);
+    return RunCommandIn(&link, options, MakeRequest(options, record, options.command));
+  }
+  if (access(entry.record.image_file.c_str(), R_OK) != 0) {
+    Fail("the image of {} is no longer in the cache ({}): the machine cannot be started",
+         options.name, entry.record.image_file);
+  }
+  entry.record.kernel = EnsureKernel(CacheFolder()).folder;
+  entry.record.command.clear();  // it was for the first start
+  store.Write(entry.record);
+  std::fputs(fmt::format("Starting machine ({})...\n", options.name).c_str(), stderr);
+  SayWhatItRunsOn(entry.record, AskHost());
+  MachineLink link = MachineLink::Start(store, entry.record, std::move(lock));
+  EndOfMachine end(&store, &link);
+  link.WaitReady(entry.record.ready_timeout_s);
+  end.Release();
+  return RunCommandIn(&link, options, MakeRequest(options, record, options.command));
+}
+
+}  // namespace smolvm::machine

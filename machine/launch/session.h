@@ -1,0 +1,21 @@
+// Runs one command in a machine from here: carries this process's streams, signals and terminal.
+#pragma once
+
+#include <cstdint>
+
+#include "machine/util/unique_fd.h"
+#include "machine/wire/messages.h"
+
+namespace smolvm::machine {
+
+struct SessionEnd {
+  bool lost = false;    // the machine went away before the command ended
+  bool forced = false;  // a second signal, or one that was not obeyed
+  bool timed_out = false;
+  ExitReport report;
+};
+
+// `agent`: a fresh connection. Size and kind of the terminal are filled into the request.
+SessionEnd RunSession(UniqueFd agent, ExecRequest request, uint64_t timeout_ms);
+
+}  // namespace smolvm::machine

@@ -1,0 +1,69 @@
+// The processes of one machine: CUDA daemon, vsock device, QEMU. They are killed when the
+// supervisor ends, however it ends.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "machine/guest/qemu.h"
+#include "machine/state/record.h"
+
+namespace smolvm::machine {
+
+// Files in a machine's folder.
+inline constexpr char kControlSocket[] = "control.sock";
+inline constexpr char kAgentSocket[] = "agent.sock";
+inline constexpr char kVsockSocket[] = "vsock.sock";
+inline constexpr char kCudaSocket[] = "cuda.sock";
+inline constexpr char kInitramfs[] = "initramfs";
+inline constexpr char kChangesDisk[] = "changes.ext4";
+inline constexpr char kConsoleLog[] = "console.log";
+inline constexpr char kOutputLog[] = "output.log";
+
+class Helpers {
+ public:
+  Helpers(const MachineRecord& record, std::filesystem::path folder, HostAbilities host,
+          unsigned cid)
+      : record_(record), folder_(std::move(folder)), host_(host), cid_(cid) {}
+  ~Helpers() { StopAll(); }
+
+  void StartCudaDaemon();
+  void StartVsockDevice();
+  void StartQemu();
+  // Both listen (where they are used at all), so QEMU may be started.
+  bool ReadyForQemu() const;
+
+  // Collects one dead child. The text says which helper ended and why, with its last log line;
+  // empty for a process that is none of ours.
+  struct Death {
+    pid_t pid;
+    bool qemu = false;
+    bool known = false;
+    std::string message;
+  };
+  std::optional<Death> Collect();
+  void StopAll();
+  bool QemuRuns() const;
+
+ private:
+  struct Helper {
+    std::string name, log;
+    pid_t pid;
+  };
+  void Start(const std::string& name, const std::vector<std::string>& argv);
+  // A socket's path for another program's command line: they all run in the machine's folder, so a
+  // long path can be left out.
+  std::string SocketPath(const char* name) const;
+
+  const MachineRecord& record_;
+  const std::filesystem::path folder_;
+  const HostAbilities host_;
+  const unsigned cid_;
+  std::vector<Helper> helpers_;
+};
+
+}  // namespace smolvm::machine

@@ -1,0 +1,68 @@
+#include "machine/supervise/ready_timeout.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+
+namespace smolvm::machine {
+namespace {
+
+constexpr uint32_t kReadySeconds = 30;
+constexpr uint32_t kEmulatedFactor = 10;
+
+std::string LastWords(const std::string& console) {
+  std::string line;
+  for (const char c : console) {
+    if (c == '\n' || c == '\r') {
+      if (line.find_last_of('\n') != std::string::npos) line.clear();
+      if (!line.empty()) line += '\n';
+    } else {
+      if (!line.empty() && line.back() == '\n') line.clear();
+      if (static_cast<unsigned char>(c) >= ' ') line += c;
+    }
+  }
+  while (!line.empty() && line.back() == '\n') line.pop_back();
+  return line;
+}
+
+}  // namespace
+
+uint32_t DefaultReadyTimeout(const HostAbilities& host) {
+  return host.accelerator == Accelerator::kTcg ? kReadySeconds * kEmulatedFactor : kReadySeconds;
+}
+
+HostMemory AskHostMemory() {
+  HostMemory memory;
+  std::ifstream info("/proc/meminfo");
+  std::string line;
+  while (std::getline(info, line)) {
+    unsigned long long kib = 0;
+    if (std::sscanf(line.c_str(), "MemTotal: %llu", &kib) == 1) memory.total_mib = kib >> 10;
+    if (std::sscanf(line.c_str(), "MemAvailable: %llu", &kib) == 1) {
+      memory.available_mib = kib >> 10;
+    }
+  }
+  return memory;
+}
+
+std::string ExplainReadyTimeout(const MachineRecord& record, const HostAbilities& host,
+                                const std::string& console) {
+  const HostMemory memory = AskHostMemory();
+  std::string cause;
+  if (record.memory_mib > memory.available_mib) {
+    cause = fmt::format(
+        "it asks for {} MiB of memory and this host has {} MiB to give; try a "
+        "smaller --mem",
+        record.memory_mib, memory.available_mib);
+  } else if (host.accelerator == Accelerator::kTcg) {
+    cause = "it is emulated (no /dev/kvm) and the host may be busy; try a longer --ready-timeout";
+  } else {
+    cause = "try a longer --ready-timeout";
+  }
+  const std::string words = LastWords(console);
+  return fmt::format("the machine was not ready within {} s: {}{}", record.ready_timeout_s, cause,
+                     words.empty() ? "" : "; its console's last line: " + words);
+}
+
+}  // namespace smolvm::machine

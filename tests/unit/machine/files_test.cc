@@ -1,0 +1,90 @@
+#include "machine/util/files.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "machine/util/failure.h"
+#include "machine/util/sha256.h"
+#include "machine/util/tool.h"
+
+namespace smolvm::machine {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kParent = fs::temp_directory_path() / "smolvm-files-test";
+
+TEST(FilesTest, RemoveTreeOpensClosedFoldersAndFollowsNoLinks) {
+  const TempFolder folder(kParent);
+  fs::create_directories(folder.path() / "tree/closed/deep");
+  std::ofstream(folder.path() / "tree/closed/deep/f") << "x";
+  std::ofstream(folder.path() / "outside") << "x";
+  fs::create_symlink(folder.path(), folder.path() / "tree/link");
+  chmod((folder.path() / "tree/closed").c_str(), 0555);
+  EXPECT_TRUE(RemoveTree(folder.path() / "tree"));
+  EXPECT_FALSE(fs::exists(folder.path() / "tree"));
+  EXPECT_TRUE(fs::exists(folder.path() / "outside"));
+  EXPECT_TRUE(RemoveTree(folder.path() / "never-there"));
+}
+
+TEST(FilesTest, TempFoldersGoAndStaleOnesAreRemoved) {
+  fs::path kept;
+  {
+    const TempFolder live(kParent);
+    kept = live.path();
+    fs::create_directories(kParent / "dead");
+    std::ofstream(kParent / "dead.lock") << "";
+    TempFolder::RemoveStale(kParent);
+    EXPECT_TRUE(fs::exists(live.path()));
+    EXPECT_FALSE(fs::exists(kParent / "dead"));
+    EXPECT_FALSE(fs::exists(kParent / "dead.lock"));
+  }
+  EXPECT_FALSE(fs::exists(kept));
+}
+
+TEST(FilesTest, ReadsAndWrites) {
+  const TempFolder folder(kParent);
+  WriteFileAtomically(folder.path() / "f", "one\ntwo\n");
+  EXPECT_EQ(ReadFile(folder.path() / "f"), "one\ntwo\n");
+  EXPECT_EQ(FileTail(folder.path() / "f", 4), "two\n");
+  EXPECT_EQ(FileTail(folder.path() / "absent", 4), "");
+  EXPECT_THROW(ReadFile(folder.path() / "f", 3), Failure);
+  EXPECT_THROW(ReadFile(folder.path() / "absent"), Failure);
+  EXPECT_THROW(WriteFileAtomically(folder.path() / "no/f", "x"), Failure);
+}
+
+TEST(Sha256Test, KnownAnswers) {  // FIPS 180-4's examples
+  EXPECT_EQ(Sha256Of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(Sha256Of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(Sha256Of(std::string(1000000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(ToolTest, StatusOutputAndReason) {
+  const ToolResult result = RunTool({"sh", "-c", "echo out; echo one >&2; echo why >&2; exit 3"});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_EQ(result.out, "out\n");
+  EXPECT_EQ(result.Reason(), "why");
+  EXPECT_EQ(RunTool({"sh", "-c", "kill -9 $$"}).status, 137);
+  EXPECT_THROW(MustRun({"false"}, {.doing = "failing"}), Failure);
+}
+
+TEST(ToolTest, AMissingProgramIsNamed) {
+  try {
+    RunTool({"smolvm-no-such-program"});
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_NE(std::string(failure.what()).find("smolvm-no-such-program"), std::string::npos);
+  }
+}
+
+TEST(ToolTest, OutputIsBounded) {
+  const ToolResult result = RunTool({"sh", "-c", "yes | head -c 20000000; echo end"});
+  EXPECT_LT(result.out.size(), size_t{4} << 20);
+  EXPECT_EQ(result.out.substr(result.out.size() - 4), "end\n");
+}
+
+}  // namespace
+}  // namespace smolvm::machine
