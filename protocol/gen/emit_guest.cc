@@ -46,6 +46,7 @@ std::string DecodeResult(const Param& param, const Field& field) {
   if (field.options.device()) return guard + fmt::format("*{0} = ToGuestOrdinal(reply.{0});\n", n);
   if (field.options.handle()) {
     std::string text = guard + fmt::format("*{0} = reinterpret_cast<{1}>(reply.{0});\n", n, type);
+    if (field.options.handle() == api::CONTEXT) text += fmt::format("  ContextSeen(reply.{});\n", n);
     if (field.options.mints())
       text += fmt::format("  Minted(Kind::{}, reply.{});\n", KindName(field.options.handle()), n);
     return text;
@@ -79,7 +80,8 @@ std::string AfterSuccess(const CallModel& call) {
   }
   for (const Field& field : call.reply_fields) {
     if (!field.options.mints_memory().empty()) {
-      text += fmt::format("  MemoryMinted(*{}, {});\n", field.name(), field.options.mints_memory());
+      text += fmt::format("  if (!MemoryMinted(*{0}, {1})) return GiveMemoryBack(*{0});\n", field.name(),
+                          field.options.mints_memory());
     }
   }
   for (const Field& field : call.request_fields) {
@@ -113,6 +115,7 @@ std::string Body(const CallModel& call) {
                       context);
   text += "  if (result != CUDA_SUCCESS) return result;\n";
   if (call.async()) text += "  ProveContext();\n";
+  if (call.options.ends_context()) text += "  ForgetAll();\n";
   return text + AfterSuccess(call) + "  return CUDA_SUCCESS;\n";
 }
 
@@ -138,7 +141,7 @@ std::string EmitEntry(const Section& section) {
                         call.name, call.more_declaration(), Body(call));
   }
   text +=
-      "\n}  // namespace\n}  // namespace smolvm::guest\n\nusing namespace smolvm::guest;\n\n"
+      "\n}  // namespace\n}  // namespace smolvm::guest\n\nusing namespace smolvm;\nusing namespace smolvm::guest;\n\n"
       "#pragma GCC visibility push(default)\nextern \"C\" {\n";
   for (const CallModel& call : section.calls) {
     text += Export(call, call.name, "kNoVariant");

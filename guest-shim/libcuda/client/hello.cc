@@ -1,0 +1,108 @@
+#include "guest-shim/libcuda/client/hello.h"
+
+#include <errno.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "guest-shim/libcuda/state/session.h"
+#include "protocol/api/call_ids.h"
+#include "protocol/log/log.h"
+#include "protocol/transport/endpoint.h"
+#include "protocol/wire/frame.h"
+
+namespace smolvm::guest {
+namespace {
+
+constexpr int kHelloTimeoutMs = 4500;
+
+std::string KnownCalls() {
+  std::string bits((wire::kMaxCallId + 1) / 8, '\0');
+  for (const uint32_t id : api::kCallIds)
+    bits[id / 8] = static_cast<char>(bits[id / 8] | 1 << id % 8);
+  return bits;
+}
+
+void SetReadTimeout(int fd, int milliseconds) {
+  const timeval limit{milliseconds / 1000, milliseconds % 1000 * 1000};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
+
+// For the daemon's log.
+std::string ProgramName() {
+  char name[17] = {};  // PR_GET_NAME: 16 bytes
+  prctl(PR_GET_NAME, name);
+  return name;
+}
+
+bool SendHello(transport::Channel& channel, const std::string& callback_token) {
+  api::Hello hello;
+  hello.protocol_version = wire::kProtocolVersion;
+  hello.spec_version = CUDA_VERSION;
+  hello.known_calls = KnownCalls();
+  hello.callback_token = callback_token;
+  hello.pid = static_cast<uint32_t>(getpid());
+  hello.program = ProgramName();
+  std::string frame(sizeof(wire::FrameHeader), '\0');
+  Encode(hello, &frame);
+  wire::FrameHeader header;
+  header.call_id = wire::kHello;
+  header.args_length = static_cast<uint32_t>(frame.size() - sizeof header);
+  wire::StoreFrameHeader(header, frame.data());
+  return channel.Write(frame.data(), frame.size());
+}
+
+bool ReadHelloReply(transport::Channel& channel, api::HelloReply* reply) {
+  wire::FrameHeader header;
+  if (!channel.Read(&header, sizeof header)) return false;
+  if (header.call_id != wire::kHelloReply || header.args_length > wire::kMaxArgsBytes ||
+      header.bulk_length != 0) {
+    return false;
+  }
+  std::string args(header.args_length, '\0');
+  return channel.Read(args.data(), args.size()) && Decode(args, reply);
+}
+
+}  // namespace
+
+std::unique_ptr<transport::Channel> OpenChannel(const std::string& callback_token,
+                                                api::HelloReply* reply, CUresult* result) {
+  *result = CUDA_ERROR_NO_DEVICE;
+  const std::string text = EndpointText();
+  transport::Endpoint endpoint;
+  std::string error;
+  if (!transport::ParseEndpoint(text, &endpoint, &error)) {
+    log::Error("event=bad_endpoint endpoint={} error={}", log::Quote(text), log::Quote(error));
+    return nullptr;
+  }
+  // The connection and the answer together stay below five seconds.
+  const int fd = transport::Connect(endpoint, kConnectTimeoutMs / 2, &error);
+  if (fd < 0) {
+    log::Error("event=no_daemon endpoint={} error={} hint=\"start smolvm-cuda-daemon on the host\"",
+               log::Quote(text), log::Quote(error));
+    return nullptr;
+  }
+  auto channel = std::make_unique<transport::Channel>(fd);
+  SetReadTimeout(fd, kHelloTimeoutMs - kConnectTimeoutMs / 2);
+  if (!SendHello(*channel, callback_token) || !ReadHelloReply(*channel, reply)) {
+    log::Error("event=no_hello endpoint={} errno={}", log::Quote(text), errno);
+    return nullptr;
+  }
+  SetReadTimeout(fd, 0);
+  if (reply->status != CUDA_SUCCESS) {
+    log::Error("event=refused endpoint={} status={} message={}", log::Quote(text), reply->status,
+               log::Quote(reply->message));
+    *result = static_cast<CUresult>(reply->status);
+    return nullptr;
+  }
+  for (const api::Device& device : reply->devices) {
+    if (device.attributes.size() != device.attribute_status.size()) return nullptr;
+  }
+  *result = CUDA_SUCCESS;
+  return channel;
+}
+
+}  // namespace smolvm::guest

@@ -1,0 +1,64 @@
+#include "guest-shim/libcuda/entry/jit_options.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "protocol/log/log.h"
+
+namespace smolvm::guest {
+
+CUresult JitOptions::Read(unsigned count, CUjit_option* option_keys, void** option_values) {
+  if (count > 0 && (!option_keys || !option_values)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    void*& value = option_values[i];
+    switch (option_keys[i]) {
+      case CU_JIT_INFO_LOG_BUFFER:
+        info_.buffer = static_cast<char*>(value);
+        continue;
+      case CU_JIT_ERROR_LOG_BUFFER:
+        error_.buffer = static_cast<char*>(value);
+        continue;
+      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+        info_.size = &value;
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+        error_.size = &value;
+        break;
+      case CU_JIT_WALL_TIME:
+        wall_time_ = &value;
+        break;
+      case CU_JIT_GLOBAL_SYMBOL_NAMES:
+      case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+      case CU_JIT_REFERENCED_KERNEL_NAMES:
+      case CU_JIT_REFERENCED_VARIABLE_NAMES:
+        log::Warn("event=not_supported what=\"JIT option {}\"", static_cast<int>(option_keys[i]));
+        return CUDA_ERROR_NOT_SUPPORTED;
+      default:
+        break;
+    }
+    keys.push_back(option_keys[i]);
+    // Option values are 32 bits wide, sizes included (CUjit_option's documentation).
+    values.push_back(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(value)));
+  }
+  return CUDA_SUCCESS;
+}
+
+void JitOptions::StoreLog(const Log& log, const std::string& text) {
+  if (!log.size) return;
+  const size_t capacity = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(*log.size));
+  const size_t length = capacity == 0 ? 0 : std::min(text.size(), capacity - 1);
+  if (log.buffer && capacity > 0) {
+    memcpy(log.buffer, text.data(), length);
+    log.buffer[length] = '\0';
+  }
+  *log.size = reinterpret_cast<void*>(length);
+}
+
+void JitOptions::Store(const std::string& info_log, const std::string& error_log,
+                       float wall_time_ms) const {
+  StoreLog(info_, info_log);
+  StoreLog(error_, error_log);
+  if (wall_time_) memcpy(wall_time_, &wall_time_ms, sizeof wall_time_ms);
+}
+
+}  // namespace smolvm::guest

@@ -1,0 +1,36 @@
+// The option lists of cuModuleLoadDataEx and cuLibraryLoadData. Numbers cross the wire; buffers
+// stay here and are filled from the reply.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace smolvm::guest {
+
+class JitOptions {
+ public:
+  // CUDA_ERROR_INVALID_VALUE for lists that are missing, CUDA_ERROR_NOT_SUPPORTED for options that
+  // hand addresses of this process to the driver.
+  CUresult Read(unsigned count, CUjit_option* keys, void** values);
+
+  // What goes into the request.
+  std::vector<uint32_t> keys;
+  std::vector<uint64_t> values;
+
+  // Fills the program's buffers, and the values that CUDA documents as results.
+  void Store(const std::string& info_log, const std::string& error_log, float wall_time_ms) const;
+
+ private:
+  struct Log {
+    char* buffer = nullptr;
+    void** size = nullptr;
+  };
+  static void StoreLog(const Log& log, const std::string& text);
+  Log info_, error_;
+  void** wall_time_ = nullptr;
+};
+
+}  // namespace smolvm::guest

@@ -1,0 +1,124 @@
+#include "guest-shim/libcuda/state/session.h"
+
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "guest-shim/libcuda/client/callbacks.h"
+#include "guest-shim/libcuda/client/hello.h"
+#include "guest-shim/libcuda/state/visible_devices.h"
+#include "protocol/api/call_ids.h"
+#include "protocol/log/log.h"
+#include "protocol/transport/endpoint.h"
+
+namespace smolvm::guest {
+namespace {
+
+// Leaked on purpose: programs call the driver from atexit handlers that run after static
+// destructors.
+std::atomic<Session*> g_session{nullptr};
+std::atomic<bool> g_forked{false};
+std::mutex& InitMutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+void InForkedChild() {
+  // The session is the parent's. Only async-signal-safe work may be done here.
+  Session* session = g_session.load(std::memory_order_acquire);
+  if (!session) return;
+  g_forked.store(true, std::memory_order_release);
+  session->connection().Abandon();
+}
+
+// pthread_exit and pthread_cancel unwind through our frames with the unwinder that is linked in
+// here; one that was never used before aborts.
+__attribute__((constructor)) void WakeUnwinder() {
+  _Unwind_Backtrace([](_Unwind_Context*, void*) { return _URC_END_OF_STACK; }, nullptr);
+}
+
+std::atomic<uint32_t> g_next_lane{1};
+
+}  // namespace
+
+Session::~Session() = default;
+
+std::string EndpointText() {
+  const char* text = getenv("SMOLVM_CUDA_ENDPOINT");
+  return text && *text ? text : transport::kDefaultEndpoint;
+}
+
+std::unique_ptr<Session> Session::Open(CUresult* result) {
+  auto session = std::unique_ptr<Session>(new Session);
+  auto channel = OpenChannel({}, &session->hello_, result);
+  if (!channel) return nullptr;
+  const char* visible = getenv("CUDA_VISIBLE_DEVICES");
+  session->visible_ = VisibleDevices(session->hello_.devices, visible);
+  if (session->visible_.empty()) {
+    log::Error("event=no_device devices={} visible={}", session->hello_.devices.size(),
+               visible ? log::Quote(visible) : "unset");
+    *result = CUDA_ERROR_NO_DEVICE;
+    return nullptr;
+  }
+  session->connection_ = std::make_unique<Connection>(std::move(channel));
+  session->callbacks_ = std::make_unique<Callbacks>(*session);
+  *result = CUDA_SUCCESS;
+  return session;
+}
+
+bool Session::HostKnows(uint32_t call_id) const {
+  const size_t byte = call_id / 8;
+  return byte < hello_.known_calls.size() && hello_.known_calls[byte] >> call_id % 8 & 1;
+}
+
+void Session::ContextSeen(uint64_t id) {
+  if (id == 0) return;
+  const std::lock_guard lock(contexts_mutex_);
+  contexts_.insert(id);
+  contexts_alive_.store(contexts_.size(), std::memory_order_release);
+}
+
+void Session::ContextGone(uint64_t id) {
+  const std::lock_guard lock(contexts_mutex_);
+  contexts_.erase(id);
+  contexts_alive_.store(contexts_.size(), std::memory_order_release);
+}
+
+Session* CurrentSession() {
+  return g_forked.load(std::memory_order_acquire) ? nullptr
+                                                  : g_session.load(std::memory_order_acquire);
+}
+
+CUresult InitialiseSession() {
+  const std::lock_guard lock(InitMutex());
+  if (g_forked.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
+  if (g_session.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  log::SetComponent("libcuda");
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  auto session = Session::Open(&result);
+  if (!session) return result;
+  static const bool handler = pthread_atfork(nullptr, nullptr, InForkedChild) == 0;
+  if (!handler) return CUDA_ERROR_OUT_OF_MEMORY;
+  g_session.store(session.release(), std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+Lane::~Lane() {
+  Session* session = CurrentSession();
+  if (id != 0 && session && !session->connection().dead()) {
+    session->connection().Post(wire::kLaneEnds, 0, id, {}, {});
+  }
+}
+
+Lane& CurrentLane() {
+  thread_local Lane lane;
+  if (lane.id == 0) lane.id = g_next_lane.fetch_add(1, std::memory_order_relaxed);
+  return lane;
+}
+
+}  // namespace smolvm::guest
