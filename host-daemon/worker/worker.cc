@@ -1,0 +1,208 @@
+#include "host-daemon/worker/worker.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "host-daemon/session/session.h"
+#include "host-daemon/worker/backend.h"
+#include "host-daemon/worker/control.h"
+#include "host-daemon/worker/worker_options.h"
+#include "protocol/log/log.h"
+
+namespace smolvm::worker {
+namespace {
+
+constexpr uint32_t kInvalidValue = 1;            // CUDA_ERROR_INVALID_VALUE
+constexpr uint32_t kSystemDriverMismatch = 803;  // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+
+void PrepareProcess() {
+  // The daemon's end is noticed on the control socket too; this is for a worker that hangs.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  signal(SIGPIPE, SIG_IGN);
+  // A core dump would keep the guest's socket open for as long as it takes to write.
+  const rlimit none{};
+  setrlimit(RLIMIT_CORE, &none);
+  fcntl(kControlFd, F_SETFD, FD_CLOEXEC);
+}
+
+// Makes stdout a file in memory, which is where kernels' printf goes. -1 when that fails.
+int MakeStdoutAFile() {
+  const int fd = memfd_create("device-output", MFD_CLOEXEC);
+  if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) return -1;
+  return fd;
+}
+
+void SetUnlessEmpty(const char* name, const std::string& value) {
+  if (!value.empty()) setenv(name, value.c_str(), 1);
+}
+
+std::unique_ptr<Backend> LoadDriver(const WorkerOptions& options, const BackendPolicy& policy,
+                                    std::string* error) {
+  if (!options.gpus.empty()) {
+    // By bus, as nvidia-smi numbers them; the driver's own default is by speed.
+    setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+    setenv("CUDA_VISIBLE_DEVICES", options.gpus.c_str(), 1);
+  }
+  return LoadBackend(options.driver, policy, error);
+}
+
+std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, const BackendPolicy& policy,
+                                       std::string* error) {
+  // Which real GPUs may be used says nothing about the emulated one.
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  SetUnlessEmpty("SMOLVM_CUDA_EMULATION_MEMORY", options.emulation_memory);
+  SetUnlessEmpty("SMOLVM_CUDA_EMULATION_CC", options.emulation_compute_capability);
+  SetUnlessEmpty("SMOLVM_CUDA_EMULATION_CACHE", options.emulation_cache);
+  SetUnlessEmpty("SMOLVM_CUDA_KERNEL_TIMEOUT_MS", options.kernel_timeout_ms);
+  return LoadBackend(options.emulation, policy, error);
+}
+
+std::unique_ptr<Backend> Load(const WorkerOptions& options, const BackendPolicy& policy,
+                              std::string* name, std::string* error) {
+  std::unique_ptr<Backend> backend;
+  if (options.backend != "emulation") {
+    *name = "driver";
+    backend = LoadDriver(options, policy, error);
+    if (backend != nullptr || options.backend == "driver") return backend;
+    log::Debug("event=driver_unusable reason={}", log::Quote(*error));
+  }
+  const std::string driver_error = std::move(*error);
+  error->clear();
+  *name = "emulation";
+  backend = LoadEmulation(options, policy, error);
+  if (backend == nullptr && !driver_error.empty()) *error += "; driver: " + driver_error;
+  return backend;
+}
+
+bool SendHelloReply(int fd, const api::HelloReply& reply) {
+  std::string frame(wire::kFrameHeaderBytes, '\0');
+  api::Encode(reply, &frame);
+  wire::FrameHeader header;
+  header.call_id = wire::kHelloReply;
+  header.flags = wire::kFlagReply;
+  header.args_length = static_cast<uint32_t>(frame.size() - wire::kFrameHeaderBytes);
+  wire::StoreFrameHeader(header, frame.data());
+  const char* from = frame.data();
+  for (size_t left = frame.size(); left != 0;) {
+    const ssize_t sent = send(fd, from, left, MSG_NOSIGNAL);
+    if (sent < 0 && errno != EINTR) return false;
+    if (sent < 0) continue;
+    from += sent;
+    left -= static_cast<size_t>(sent);
+  }
+  return true;
+}
+
+api::HelloReply NewReply() {
+  api::HelloReply reply;
+  reply.protocol_version = wire::kProtocolVersion;
+  reply.daemon_version = SMOLVM_VERSION;
+  return reply;
+}
+
+api::HelloReply AnswerTo(const ControlMessage& start, const api::Hello& hello, bool decoded,
+                         Backend& backend) {
+  api::HelloReply reply = NewReply();
+  if (!decoded) {
+    reply.status = kInvalidValue;
+    reply.message = "malformed hello";
+  } else if (hello.protocol_version != wire::kProtocolVersion) {
+    reply.status = kSystemDriverMismatch;
+    reply.message = fmt::format("the host speaks protocol {}, the guest {}", wire::kProtocolVersion,
+                                hello.protocol_version);
+  } else {
+    reply.callback_token.assign(start.header.token, kTokenBytes);
+    backend.FillHello(hello, &reply);
+  }
+  return reply;
+}
+
+// The daemon's socket was non-blocking while it read the hello; that is a property of the
+// connection, not of the descriptor.
+void MakeBlocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); }
+
+void AttachCallback(session::Session& session, int fd) {
+  MakeBlocking(fd);
+  auto channel = std::make_unique<transport::Channel>(fd);
+  if (SendHelloReply(fd, NewReply())) session.AttachCallbackChannel(std::move(channel));
+}
+
+// Its own thread, until the process ends: the daemon's messages, and its end.
+void WatchDaemon(session::Session& session) {
+  ControlMessage message;
+  while (ReceiveControl(kControlFd, true, &message) == ControlResult::kGot) {
+    if (message.header.type == ControlType::kCallback && message.fd >= 0) {
+      AttachCallback(session, message.fd);
+    } else if (message.fd >= 0) {
+      close(message.fd);
+    }
+  }
+  log::Warn("event=daemon_gone");
+  _exit(0);
+}
+
+int Serve(ControlMessage start, Backend& backend) {
+  MakeBlocking(start.fd);
+  api::Hello hello;
+  const bool decoded = api::Decode(start.text, &hello);
+  const api::HelloReply reply = AnswerTo(start, hello, decoded, backend);
+  const std::unique_ptr<session::Handler> handler =
+      reply.status == 0 ? backend.MakeHandler(hello) : nullptr;
+  auto channel = std::make_unique<transport::Channel>(start.fd);
+  if (reply.status != 0) {
+    log::Warn("event=guest_refused session={} status={} reason={}", start.header.session,
+              reply.status, log::Quote(reply.message));
+  }
+  if (!SendHelloReply(start.fd, reply) || handler == nullptr) return 0;
+  session::Session session(std::move(channel), *handler, {});
+  std::thread(WatchDaemon, std::ref(session)).detach();
+  session.Run();
+  // Lanes may be blocked in the driver; the process ends without them.
+  _exit(0);
+}
+
+}  // namespace
+
+int WorkerMain(int argc, char** argv) {
+  log::SetComponent("worker");
+  WorkerOptions options;
+  if (!ParseWorkerOptions(argc, argv, &options)) return 2;
+  log::Level level;
+  if (log::ParseLevel(options.log_level, &level)) log::SetThreshold(level);
+  PrepareProcess();
+  BackendPolicy policy;
+  policy.memory_limit = options.memory_limit;
+  policy.output_fd = MakeStdoutAFile();
+  std::string name, error;
+  if (policy.output_fd < 0) error = std::string("no memory file for output: ") + strerror(errno);
+  const std::unique_ptr<Backend> backend =
+      policy.output_fd < 0 ? nullptr : Load(options, policy, &name, &error);
+  if (backend == nullptr) {
+    SendControl(kControlFd, {.type = ControlType::kFailed}, error, -1, true);
+    return 1;
+  }
+  const std::string description = "backend=" + name + " " + backend->Describe();
+  if (!SendControl(kControlFd, {.type = ControlType::kReady}, description, -1, true)) return 2;
+  ControlMessage start;
+  if (ReceiveControl(kControlFd, true, &start) != ControlResult::kGot ||
+      start.header.type != ControlType::kStart || start.fd < 0) {
+    _exit(0);  // the daemon ends, and has no use for this worker
+  }
+  const int status = Serve(std::move(start), *backend);
+  _exit(status);
+}
+
+}  // namespace smolvm::worker

@@ -1,0 +1,100 @@
+#include "host-daemon/server/options.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace smolvm::server {
+namespace {
+
+int Parse(std::vector<std::string> words, Options* options) {
+  words.insert(words.begin(), "smolvm-cuda-daemon");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return ParseOptions(static_cast<int>(argv.size()), argv.data(), options);
+}
+
+bool Has(const Options& options, const std::string& argument) {
+  return std::count(options.worker_arguments.begin(), options.worker_arguments.end(), argument) ==
+         1;
+}
+
+TEST(OptionsTest, Sizes) {
+  const std::pair<const char*, uint64_t> good[] = {
+      {"1", 1 << 20}, {"512M", 512 << 20}, {"2g", 2ull << 30}, {"3K", 3072}, {"1T", 1ull << 40}};
+  for (const auto& [text, bytes] : good) {
+    uint64_t got = 0;
+    EXPECT_TRUE(ParseSize(text, &got)) << text;
+    EXPECT_EQ(got, bytes) << text;
+  }
+  for (const char* text : {"", "M", "-1", "1MB", "1.5G", "99999999999999999999", "9999999999T"}) {
+    uint64_t got = 0;
+    EXPECT_FALSE(ParseSize(text, &got)) << text;
+  }
+}
+
+TEST(OptionsTest, EverythingReachesTheWorker) {
+  Options options;
+  ASSERT_EQ(Parse({"--listen",
+                   "unix:/a",
+                   "--listen",
+                   "vsock:7001",
+                   "--backend",
+                   "driver",
+                   "--driver",
+                   "/lib/x.so",
+                   "--gpus",
+                   "0,2",
+                   "--memory-limit",
+                   "2G",
+                   "--emulation-memory",
+                   "512",
+                   "--emulation-compute-capability",
+                   "7.5",
+                   "--emulation-cache",
+                   "off",
+                   "--kernel-timeout",
+                   "1.5",
+                   "--log-level",
+                   "debug"},
+                  &options),
+            -1);
+  EXPECT_EQ(options.listen.size(), 2u);
+  EXPECT_EQ(options.log_level, log::Level::kDebug);
+  for (const char* argument :
+       {"--backend=driver", "--driver=/lib/x.so", "--gpus=0,2", "--memory-limit=2147483648",
+        "--emulation-memory=512", "--emulation-compute-capability=7.5", "--emulation-cache=off",
+        "--kernel-timeout-ms=1500", "--log-level=debug"}) {
+    EXPECT_TRUE(Has(options, argument)) << argument;
+  }
+}
+
+TEST(OptionsTest, WhatMakesNoSenseIsRefused) {
+  const std::vector<std::vector<std::string>> bad = {
+      {},
+      {"--listen"},
+      {"--listen", "tcp:1"},
+      {"--listen", "unix:/a", "--no-such-option"},
+      {"--listen", "unix:/a", "stray"},
+      {"--listen", "unix:/a", "--backend", "magic"},
+      {"--listen", "unix:/a", "--gpus", "0,"},
+      {"--listen", "unix:/a", "--gpus", "first"},
+      {"--listen", "unix:/a", "--memory-limit", "much"},
+      {"--listen", "unix:/a", "--memory-limit", "0"},
+      {"--listen", "unix:/a", "--max-sessions", "0"},
+      {"--listen", "unix:/a", "--emulation-compute-capability", "nine"},
+      {"--listen", "unix:/a", "--kernel-timeout", "-1"},
+      {"--listen", "unix:/a", "--log-level", "loud"},
+  };
+  for (const auto& words : bad) {
+    Options options;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(Parse(words, &options), 2);
+    const std::string text = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(text.find("smolvm-cuda-daemon: "), 0u) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  }
+}
+
+}  // namespace
+}  // namespace smolvm::server

@@ -1,0 +1,138 @@
+// How the daemon starts, fails to start, and stops.
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "tests/unit/server/daemon_fixture.h"
+
+namespace smolvm::server {
+namespace {
+
+using StartTest = DaemonTest;
+
+TEST_F(StartTest, SaysWhenItIsReady) {
+  Start({"--memory-limit", "3K", "--emulation-memory", "64M"});
+  EXPECT_NE(log_.find("event=ready listen=unix:" + socket_ + " backend=emulation"),
+            std::string::npos)
+      << log_;
+  EXPECT_NE(log_.find("memory_limit=3072 emulation_memory=64M gpus=unset"), std::string::npos)
+      << log_;
+}
+
+TEST_F(StartTest, TellsTheServiceManager) {
+  const int manager = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{.sun_family = AF_UNIX};
+  const std::string path = folder_ + "/notify";
+  std::strcpy(address.sun_path, path.c_str());
+  ASSERT_EQ(bind(manager, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  Start();
+  unsetenv("NOTIFY_SOCKET");
+  char text[64] = {};
+  ASSERT_GT(recv(manager, text, sizeof text - 1, 0), 0);
+  EXPECT_STREQ(text, "READY=1");
+  Signal(SIGTERM);
+  EXPECT_EQ(AwaitExit(), 0);
+  std::memset(text, 0, sizeof text);
+  ASSERT_GT(recv(manager, text, sizeof text - 1, 0), 0);
+  EXPECT_STREQ(text, "STOPPING=1");
+  close(manager);
+}
+
+TEST_F(StartTest, ListensAtSeveralPlaces) {
+  Start({"--listen", "unix:" + folder_ + "/second"});
+  EXPECT_EQ(ConnectAndGreet()->Ask(kFakeEcho, "one"), "one");
+  socket_ = folder_ + "/second";
+  EXPECT_EQ(ConnectAndGreet()->Ask(kFakeEcho, "two"), "two");
+}
+
+TEST_F(StartTest, ABusySocketIsOneLine) {
+  Start();
+  const pid_t first = pid_;
+  const int first_log = log_fd_;
+  log_.clear();
+  Launch({"--listen", "unix:" + socket_});
+  EXPECT_EQ(AwaitExit(), 1);
+  EXPECT_EQ(log_, "smolvm-cuda-daemon: cannot listen on " + socket_ +
+                      ": another process is listening there\n");
+  close(log_fd_);
+  pid_ = first;
+  log_fd_ = first_log;
+  EXPECT_EQ(ConnectAndGreet()->Ask(kFakeEcho, "still"), "still");
+}
+
+TEST_F(StartTest, ABadOptionIsOneLine) {
+  Launch({"--listen", "nowhere"});
+  EXPECT_EQ(AwaitExit(), 2);
+  EXPECT_EQ(Count("\n"), 1) << log_;
+  EXPECT_NE(log_.find("unix:PATH"), std::string::npos) << log_;
+}
+
+TEST_F(StartTest, HelpAndVersion) {
+  Launch({"--help"});
+  EXPECT_EQ(AwaitExit(), 0);
+  EXPECT_NE(log_.find("--max-sessions"), std::string::npos);
+  Kill();
+  Launch({"--version"});
+  EXPECT_EQ(AwaitExit(), 0);
+  EXPECT_EQ(log_.find("smolvm-cuda-daemon "), 0u);
+}
+
+TEST_F(StartTest, NoBackendIsOneLine) {
+  Launch({"--listen", "unix:" + socket_, "--backend", "driver", "--driver", "bad"});
+  EXPECT_EQ(AwaitExit(), 1);
+  EXPECT_EQ(log_, "smolvm-cuda-daemon: library bad is no good\n");
+  EXPECT_FALSE(std::filesystem::exists(socket_));
+}
+
+TEST_F(StartTest, ABackendThatCrashesIsOneLine) {
+  Launch({"--listen", "unix:" + socket_, "--backend", "driver", "--driver", "crash"});
+  EXPECT_EQ(AwaitExit(), 1);
+  EXPECT_EQ(log_, "smolvm-cuda-daemon: the worker ended with signal=11 signal_name=SEGV\n");
+}
+
+TEST_F(StartTest, NoWorkerProgramIsOneLine) {
+  Launch({"--listen", "unix:" + socket_, "--worker", folder_ + "/none"});
+  EXPECT_EQ(AwaitExit(), 1);
+  EXPECT_EQ(log_,
+            "smolvm-cuda-daemon: cannot start " + folder_ + "/none: No such file or directory\n");
+}
+
+TEST_F(StartTest, AutoTakesTheDriverElseEmulation) {
+  Launch({"--listen", "unix:" + socket_, "--driver", "good", "--gpus", "1,0"});
+  EXPECT_TRUE(AwaitLog("backend=driver memory_limit=0 emulation_memory=unset gpus=1,0")) << log_;
+  Kill();
+  Launch({"--listen", "unix:" + socket_, "--driver", "bad", "--emulation-library", "good", "--gpus",
+          "1,0"});
+  EXPECT_TRUE(AwaitLog("backend=emulation memory_limit=0 emulation_memory=unset gpus=unset"))
+      << log_;
+}
+
+TEST_F(StartTest, ASocketLeftByACrashIsReplaced) {
+  Start();
+  Kill();
+  EXPECT_TRUE(std::filesystem::exists(socket_));
+  Start();
+  EXPECT_EQ(ConnectAndGreet()->Ask(kFakeEcho, "x"), "x");
+}
+
+TEST_F(StartTest, TerminationWithoutSessionsIsImmediateAndClean) {
+  Start();
+  Signal(SIGTERM);
+  EXPECT_EQ(AwaitExit(), 0);
+  EXPECT_FALSE(std::filesystem::exists(socket_));
+}
+
+TEST_F(StartTest, ASocketThatIsNoLongerOursIsKept) {
+  Start();
+  std::filesystem::remove(socket_);
+  std::ofstream(socket_) << "somebody else's";
+  Signal(SIGINT);
+  EXPECT_EQ(AwaitExit(), 0);
+  EXPECT_TRUE(std::filesystem::exists(socket_));
+}
+
+}  // namespace
+}  // namespace smolvm::server
