@@ -8,7 +8,7 @@
 //   driver=<the driver's own version, such as 580.105.08, if it says>
 //   gpu=<name>               one line a GPU
 //
-// Exit status: 0 if there is a GPU, 1 if not, 2 for a wrong command line.
+// Exit status: 0 if the driver lists a device, 1 if not, 2 for a wrong command line.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
