@@ -1,0 +1,137 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/emulation_ptx/source.h"
+
+namespace smolvm::emulation::ptx {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Row {
+  const char* body;
+  const char* message;
+};
+
+TEST(ParseError, NamesLineAndToken) {
+  const Row kRows[] = {
+      {"mov.u32 %r1,;", "line 6: unexpected token ';' (expected an operand)"},
+      {"\nbogus.u32 %r1, %r2;", "line 7: unknown instruction 'bogus'"},
+      {"add.q.u32 %r1, %r2, %r3;", "modifier 'q' has no place in 'add.q.u32'"},
+      {"add %r1, %r2, %r3;", "'add' lacks a type"},
+      {"add.u32.u32.u32 %r1, %r2, %r3;", "has no place"},
+      {"add.u32 %r1, %r2;", "'add.u32': wrong number of operands"},
+      {"mov.u32 %zz, 1;", "unknown symbol '%zz'"},
+      {"mov.u32 %r99, 1;", "unknown symbol '%r99'"},
+      {"bra NOWHERE;", "unknown label 'NOWHERE'"},
+      {"bra M; { M: ret; }", "unknown label 'M'"},
+      {"mov.u32 %r1, 5", "unexpected token '}' (expected ';')"},
+      {"@%r1 ret;", "'%r1' is not a predicate"},
+      {"mov.u32 %r1, 99999999999999999999;", "integer literal beyond 64 bits"},
+      {"mov.f32 %f1, 0f12;", "malformed floating-point literal"},
+      {"mov.u32 %r1, 1/0;", "cannot be evaluated"},
+      {"mov.u32 %r1, %tid;", "expected a component of '%tid'"},
+      {"ld.global.u32 %r1, [nowhere];", "unknown symbol 'nowhere'"},
+      {".reg .b32 %r<5>;", "declared twice"},
+      {"L: L: ret;", "'L' is declared twice"},
+      {"`", "unexpected character"},
+      {"/* never closed", "unterminated comment"},
+      {"ret; @%p1 L: ret;", "unknown instruction 'L'"},
+      {"{ ret;", "unexpected end of the source"},
+      {".shared .align 3 .b8 s[4];", "power of two"},
+      {".shared .b32 s[4] = {1};", "initialisers"},
+  };
+  for (const Row& row : kRows) {
+    const Diagnostic error = ErrorOf(Kernel(row.body));
+    EXPECT_THAT(error.message, HasSubstr(row.message)) << row.body;
+    EXPECT_THAT(error.message, HasSubstr("line "));
+    EXPECT_NE(error.code, Diagnostic::Code::kNone);
+  }
+}
+
+// What ptxas refuses too, and generated code would have to guess about.
+TEST(ParseError, VerifiesOperands) {
+  const char* const kRows[] = {
+      "add.s32 %r1, %f1, %r2;",
+      "add.u32 %r1, %rd1, %r2;",
+      "add.f32 %f1, %f2, 1;",
+      "mov.b32 %r1, 1.0;",
+      "mov.u32 %r1, 1.0;",
+      "mov.b64 %rd1, 0f3F800000;",
+      "ld.global.u32 %f1, [%rd1];",
+      "st.global.f32 [%rd1], 5;",
+      "shl.b32 %r1, %r2, %rd1;",
+      "mul.wide.s32 %rd1, %r1, %rd2;",
+      "selp.b32 %r1, %r2, %r2, %r3;",
+      "mov.u64 %rd1, %tid.x;",
+      "add.u32 %r1, %tid.x, %r2;",
+      "mov.u32 %r1, %h1;",
+      "ld.global.v2.u32 %r1, [%rd1];",
+      "ld.global.v2.u32 {%r1, %r2, %r3}, [%rd1];",
+      "ld.global.u32 %r1, [%h1];",
+      "ld.global.u32 %r1, [p];",
+      "add.u32 5, %r1, %r2;",
+      "add.u32 %r1|%p1, %r1, %r2;",
+      "setp.eq.u32 %r1, %r1, %r2;",
+      "mov.b64 {%r1, %h1}, %rd1;",
+      "add.u32 %r1, !%p1, %r2;",
+      "cvt.u32 %r1, %r2;",
+      "add.u32 %r1.b0, %r1, %r2;",
+      "call k, (%rd1);",
+      "call %rd1;",
+  };
+  for (const char* body : kRows) ErrorOf(Kernel(body));
+}
+
+TEST(ParseError, RefusesVersionsAndTargets) {
+  EXPECT_EQ(ErrorOf(".version 9.1\n.target sm_90\n").code, Diagnostic::Code::kUnsupportedVersion);
+  EXPECT_EQ(ErrorOf(".version 9.0\n.target sm_999\n").code, Diagnostic::Code::kUnsupportedTarget);
+  EXPECT_EQ(ErrorOf(".version 9.0\n.target gfx90\n").code, Diagnostic::Code::kUnsupportedTarget);
+  EXPECT_EQ(ErrorOf(".target sm_90\n").code, Diagnostic::Code::kSyntax);
+  EXPECT_EQ(ErrorOf("").code, Diagnostic::Code::kSyntax);
+  EXPECT_EQ(ErrorOf(".version 9.0\n.target sm_90\n.address_size 32\n").code,
+            Diagnostic::Code::kSyntax);
+}
+
+TEST(ParseError, RefusesConflictingDeclarations) {
+  const std::string header(kHeader);
+  EXPECT_EQ(ErrorOf(header + ".global .u32 x; .global .u32 x;").code, Diagnostic::Code::kDuplicate);
+  EXPECT_EQ(ErrorOf(header + ".func f() { ret; } .func f() { ret; }").code,
+            Diagnostic::Code::kDuplicate);
+  ErrorOf(header + ".func f(); .func f(.param .b32 x) { ret; }");
+  ErrorOf(header + ".global .u64 x = nowhere;");
+  ErrorOf(header + ".global .u8 x[2] = {1, 2, 3};");
+  ErrorOf(header + ".global .u8 x[2][2] = {{1, 2, 3}};");
+  ErrorOf(header + ".global .f32 x = 1;");
+  ErrorOf(header + ".entry k(.param .b8 x[32765]) { ret; }");
+  ErrorOf(header + ".extern .visible .global .u32 x;");
+}
+
+// Hostile nesting, sizes and counts end in an error, soon.
+TEST(ParseError, IsBounded) {
+  const std::string header(kHeader);
+  ErrorOf(Kernel(std::string(100'000, '{')));
+  ErrorOf(Kernel("mov.u32 %r1, " + std::string(100'000, '(') + "1;"));
+  ErrorOf(Kernel("mov.u32 %r1, " + std::string(100'000, '-') + "1;"));
+  std::string conditional = "mov.u32 %r1, ";
+  for (int i = 0; i < 1000; ++i) conditional += "1?";
+  ErrorOf(Kernel(conditional + "1;"));
+  EXPECT_EQ(ErrorOf(header + ".global .u8 x[1000000000000][1000000000000];").code,
+            Diagnostic::Code::kSyntax);
+  EXPECT_EQ(ErrorOf(header + ".global .u8 x[2][1000000000] = {{}, {1}};").code,
+            Diagnostic::Code::kTooLarge);
+  std::string dimensions = ".global .u8 x";
+  for (int i = 0; i < 100; ++i) dimensions += "[1]";
+  ErrorOf(header + dimensions + ";");
+  std::string vector = "mov.b64 {";
+  for (int i = 0; i < 10'000; ++i) vector += "%r1, ";
+  ErrorOf(Kernel(vector + "%r1}, %rd1;"));
+  std::string targets = "L: T: .branchtargets L";
+  for (int i = 0; i < 10'000; ++i) targets += ", L";
+  targets += ";\n";
+  for (int i = 0; i < 10'000; ++i) targets += "brx.idx %r1, T;\n";
+  EXPECT_EQ(ErrorOf(Kernel(targets)).code, Diagnostic::Code::kTooLarge);
+}
+
+}  // namespace
+}  // namespace smolvm::emulation::ptx
