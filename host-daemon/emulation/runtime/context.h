@@ -27,6 +27,7 @@ struct BlockContext {
   const uintptr_t* variables;  // addresses of the module's variables, by index
   void* const* helpers;        // the table of helpers.h
   uint64_t grid_id;
+  uint64_t grid_workspace;  // what %envreg1 and 2 hold: {u32 size, u32 barrier}, zero at launch
 };
 
 struct ThreadContext {

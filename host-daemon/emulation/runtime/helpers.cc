@@ -24,6 +24,8 @@ void HelpFault(ThreadContext*, uint32_t kind, uint64_t address) {
 
 void HelpYield(ThreadContext* self) { self->block->Yield(self); }
 
+void HelpExit(ThreadContext* self) { self->block->Exit(self); }
+
 void HelpBarSync(ThreadContext* self, uint32_t id, uint32_t count) {
   self->block->Barrier(self, id, count);
 }
@@ -185,6 +187,7 @@ void FillBlockContext(const Launch& launch, uint64_t index, uintptr_t memory,
   context->variables = launch.code->variables;
   context->helpers = HelperTable();
   context->grid_id = launch.grid_id;
+  context->grid_workspace = launch.grid_workspace;
   SetBlockIndex(launch, index, context);
 }
 

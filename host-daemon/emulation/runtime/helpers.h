@@ -22,6 +22,7 @@ inline constexpr uint32_t kSpinsBeforeYield = 16;
 #define SMOLVM_HELPERS(HELPER)  \
   HELPER(Fault, "vpil")         \
   HELPER(Yield, "vp")           \
+  HELPER(Exit, "vp")            \
   HELPER(BarSync, "vpii")       \
   HELPER(BarArrive, "vpii")     \
   HELPER(BarRed, "ipiiii")      \

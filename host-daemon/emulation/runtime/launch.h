@@ -41,6 +41,7 @@ struct Launch {
   uint64_t shared_bytes = 0;  // of a block's window
   uint64_t local_bytes = 0;   // of a thread's window
   uint64_t grid_id = 0;
+  uintptr_t grid_workspace = 0;
 
   std::atomic<uint64_t> next_block{0};
   // Set once; workers look at it between blocks and whenever a fibre switches to its worker.

@@ -1,0 +1,57 @@
+// What a kernel needs, found without compiling it: its functions, its memory, and how its threads
+// must be run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host-daemon/emulation/ptx/cfg.h"
+#include "host-daemon/emulation/ptx/ir.h"
+
+namespace smolvm::emulation::codegen {
+
+// Functions that the runtime provides (CUDA's device-side system calls).
+enum class Builtin { kNone, kVprintf, kAssertFail, kMalloc, kFree };
+Builtin BuiltinNamed(std::string_view name);
+
+struct FunctionFacts {
+  uint32_t index = ptx::kNoIndex;
+  ptx::Cfg cfg;
+  // Offsets in the function's frame of local memory and in the block's shared memory, by index in
+  // Function::variables.
+  std::vector<uint64_t> local_offsets;
+  std::vector<uint64_t> shared_offsets;
+  uint64_t frame_bytes = 0;
+  bool is_recursive = false;
+  // Blocks whose end must yield when control goes back: loops that wait for other threads.
+  std::vector<bool> block_in_waiting_loop;
+};
+
+struct KernelFacts {
+  uint32_t kernel = ptx::kNoIndex;
+  std::vector<FunctionFacts> functions;   // the kernel first
+  std::map<uint32_t, uint32_t> position;  // Module::functions index → index in `functions`
+  std::vector<uint32_t> address_taken;    // functions an indirect call may reach
+  std::map<uint32_t, uint64_t> shared_variables;  // Module::variables index → offset
+  uint64_t static_shared_bytes = 0;
+  uint64_t dynamic_shared_offset = 0;  // where extern .shared arrays begin
+  uint64_t local_bytes = 0;            // frames of all functions, each once
+  bool unbounded_stack = false;        // recursion or indirect calls
+  bool needs_fibres = false;
+  uint64_t instruction_count = 0;
+
+  const FunctionFacts& FactsOf(uint32_t function) const { return functions[position.at(function)]; }
+};
+
+// False, with a message, when the kernel calls something that has no body.
+bool AnalyseKernel(const ptx::Module& module, uint32_t kernel, KernelFacts* facts,
+                   std::string* error);
+
+// Every function whose address an instruction or an initialiser takes, in index order: the
+// program's table of call targets.
+std::vector<uint32_t> AddressTakenFunctions(const ptx::Module& module);
+
+}  // namespace smolvm::emulation::codegen

@@ -1,0 +1,117 @@
+// LLVM: passes and code generation.
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/TargetParser/Host.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "host-daemon/emulation/codegen/emitter.h"
+
+namespace smolvm::emulation::codegen {
+namespace {
+
+// Part of the cache's key: raise it whenever what is emitted changes.
+constexpr const char* kEmitterRevision = "1";
+
+// Enough for the measured ratios, and linear in the size of the kernel: promotion, folding,
+// loop-invariant motion and redundancy elimination. No vectoriser: the thread loop is full of fault
+// branches, which it refuses.
+constexpr const char* kPasses =
+    "always-inline,"
+    "cgscc(inline),"
+    "function(sroa,early-cse,simplifycfg<no-switch-range-to-icmp>,instcombine<no-verify-fixpoint>,"
+    "simplifycfg,"
+    "loop-mssa(loop-rotate,licm),"
+    "gvn,instcombine<no-verify-fixpoint>,dse,"
+    "loop-mssa(licm),loop(loop-idiom,indvars,loop-deletion),"
+    "adce,simplifycfg)";
+
+std::mutex g_mutex;
+
+std::string Features() {
+  std::string features;
+  for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
+    if (!features.empty()) features += ",";
+    features += (feature.getValue() ? "+" : "-") + feature.getKey().str();
+  }
+  return features;
+}
+
+// One per process; used under g_mutex.
+llvm::TargetMachine* Machine(std::string* error) {
+  static llvm::TargetMachine* machine = nullptr;
+  if (machine != nullptr) return machine;
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  const std::string triple = llvm::sys::getProcessTriple();
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, *error);
+  if (target == nullptr) return nullptr;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // add and mul round each on their own
+  options.TrapUnreachable = true;
+  machine = target->createTargetMachine(triple, llvm::sys::getHostCPUName(), Features(), options,
+                                        llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                        llvm::CodeGenOptLevel::Default, true);
+  if (machine == nullptr) *error = "LLVM has no code generator for this machine";
+  return machine;
+}
+
+void Optimise(llvm::Module& module, llvm::TargetMachine* machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  llvm::ModulePassManager passes;
+  if (llvm::Error error = builder.parsePassPipeline(passes, kPasses)) {
+    llvm::report_fatal_error(std::move(error));  // the text above is wrong
+  }
+  passes.run(module, modules);
+}
+
+}  // namespace
+
+bool Compile(const ptx::Module& source, const KernelFacts& facts, const CompileOptions& options,
+             CompiledKernel* compiled, std::string* error) {
+  std::lock_guard lock(g_mutex);
+  llvm::TargetMachine* machine = Machine(error);
+  if (machine == nullptr) return false;
+  llvm::LLVMContext context;
+  ModuleEmitter emitter(context, source, facts, options);
+  std::unique_ptr<llvm::Module> module = emitter.Emit(error);
+  if (module == nullptr) return false;
+  module->setTargetTriple(machine->getTargetTriple().str());
+  module->setDataLayout(machine->createDataLayout());
+  Optimise(*module, machine);
+  if (getenv("SMOLVM_CUDA_EMULATION_DUMP") != nullptr) module->print(llvm::errs(), nullptr);
+  llvm::SmallVector<char, 0> object;
+  llvm::raw_svector_ostream stream(object);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile)) {
+    *error = "LLVM cannot write objects for this machine";
+    return false;
+  }
+  passes.run(*module);
+  compiled->object.assign(object.begin(), object.end());
+  return true;
+}
+
+std::string TargetDescription() {
+  static const std::string description =
+      std::string("emitter ") + kEmitterRevision + "; LLVM " LLVM_VERSION_STRING "; " +
+      llvm::sys::getProcessTriple() + "; " + llvm::sys::getHostCPUName().str() + "; " + Features();
+  return description;
+}
+
+}  // namespace smolvm::emulation::codegen

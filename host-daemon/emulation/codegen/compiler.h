@@ -1,0 +1,65 @@
+// PTX to native code: one kernel, with everything it calls, becomes one object file in memory.
+//
+// The object refers to nothing in this process (see runtime/helpers.h), so it may be kept on disk
+// and loaded by another process with an arena of the same size on the same kind of CPU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "host-daemon/emulation/codegen/analysis.h"
+#include "host-daemon/emulation/ptx/ir.h"
+#include "host-daemon/emulation/runtime/context.h"
+
+namespace smolvm::emulation::codegen {
+
+struct CompileOptions {
+  uint64_t arena_bytes = 0;  // what generated code may touch, from kArenaBase on
+  int compute_capability = 90;
+};
+
+struct CompiledKernel {
+  std::string object;  // an ELF relocatable file that defines kKernelSymbol
+};
+inline constexpr const char* kKernelSymbol = "smolvm_kernel";
+
+// Function pointers are not code addresses in a kernel: they are handles, so that a kernel can jump
+// only to functions of its own module with the signature it names. A handle is outside the arena,
+// so that using it as an address faults.
+inline constexpr uint64_t kFunctionHandleBase = 0x0f00'0000'0000;
+inline constexpr uint64_t kFunctionHandleStride = 16;
+
+// False, with a message such as "unsupported PTX instruction `tex.2d.v4.f32.f32` (line 12)".
+// Threads: any; compiles one at a time.
+bool Compile(const ptx::Module& module, const KernelFacts& facts, const CompileOptions& options,
+             CompiledKernel* compiled, std::string* error);
+
+// Whether an instruction is translated, in at least one of its forms: for docs/ptx.md.
+bool IsTranslated(ptx::Opcode opcode);
+
+// What objects depend on besides their source: the emitter's revision, LLVM's version, the CPU and
+// its features.
+std::string TargetDescription();
+
+// Code in memory, ready to run.
+//
+// Lifetime: owns its pages. Threads: any.
+class LoadedCode {
+ public:
+  // Null, with a message, when the object cannot be loaded.
+  static LoadedCode* Load(const std::string& object, std::string* error);
+  ~LoadedCode();
+  LoadedCode(const LoadedCode&) = delete;
+  LoadedCode& operator=(const LoadedCode&) = delete;
+
+  KernelFunction function() const { return function_; }
+
+ private:
+  LoadedCode() = default;
+  struct Pages;
+  Pages* pages_ = nullptr;
+  KernelFunction function_ = nullptr;
+};
+
+}  // namespace smolvm::emulation::codegen

@@ -1,0 +1,263 @@
+// Addresses: state spaces, and the checks that keep a kernel inside its memory.
+//
+// Global, const and generic addresses are the worker's own. Shared, local and parameter addresses
+// are offsets in a window. One comparison checks both the range and the alignment: the offset is
+// rotated right by log2(size), so that misaligned low bits become high ones.
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/MDBuilder.h>
+
+#include <bit>
+
+#include "host-daemon/emulation/codegen/emitter.h"
+#include "host-daemon/emulation/device/arena.h"
+
+namespace smolvm::emulation::codegen {
+
+using ptx::Instruction;
+using ptx::StateSpace;
+using ptx::SymbolKind;
+using ptx::Variable;
+
+namespace {
+bool IsShared(StateSpace space) {
+  return space == StateSpace::kShared || space == StateSpace::kSharedCluster;
+}
+}  // namespace
+
+void FunctionEmitter::FaultIf(V bad, V address, unsigned bytes) {
+  llvm::BasicBlock* fault = NewBlock("fault");
+  llvm::BasicBlock* good = NewBlock("good");
+  b.CreateCondBr(bad, fault, good, llvm::MDBuilder(c).createBranchWeights(1, 1 << 20));
+  b.SetInsertPoint(fault);
+  b.CreateCall(m.access_fault(), {ctx, address, I64(bytes)});
+  b.CreateUnreachable();
+  b.SetInsertPoint(good);
+}
+
+void FunctionEmitter::RaiseIf(V bad, FaultKind kind) {
+  llvm::BasicBlock* fault = NewBlock("fault");
+  llvm::BasicBlock* good = NewBlock("good");
+  b.CreateCondBr(bad, fault, good, llvm::MDBuilder(c).createBranchWeights(1, 1 << 20));
+  b.SetInsertPoint(fault);
+  CallHelper(Helper::kFault, {ctx, I32(static_cast<uint32_t>(kind)), I64(0)});
+  b.CreateUnreachable();
+  b.SetInsertPoint(good);
+}
+
+V FunctionEmitter::VariableAddress(uint32_t index) {
+  V table = LoadContext(b, block_ctx, offsetof(BlockContext, variables), m.ptr(), true);
+  return LoadContext(b, table, index * sizeof(uintptr_t), b.getInt64Ty(), true);
+}
+
+V FunctionEmitter::SymbolAddress(const Instruction& i, ptx::Symbol symbol, int64_t offset) {
+  const uint64_t plus = static_cast<uint64_t>(offset);
+  switch (symbol.kind) {
+    case SymbolKind::kVariable: {
+      const Variable& variable = m.source().variables[symbol.index];
+      if (IsShared(variable.space)) return I64(m.facts().shared_variables.at(symbol.index) + plus);
+      if (variable.space == StateSpace::kGlobal || variable.space == StateSpace::kConst) {
+        return b.CreateAdd(VariableAddress(symbol.index), I64(plus));
+      }
+      break;
+    }
+    case SymbolKind::kLocal: {
+      const Variable& variable = f.variables[symbol.index];
+      if (IsShared(variable.space)) return I64(facts.shared_offsets[symbol.index] + plus);
+      if (variable.space == StateSpace::kLocal) {
+        return b.CreateAdd(frame, I64(facts.local_offsets[symbol.index] + plus));
+      }
+      break;
+    }
+    case SymbolKind::kParam:
+      if (is_kernel) return I64(f.params[symbol.index].offset + plus);
+      break;
+    case SymbolKind::kReturn:
+      break;
+    case SymbolKind::kFunction: {
+      const uint64_t handle = m.HandleOf(symbol.index);
+      if (handle != 0) return I64(handle);
+      break;
+    }
+  }
+  Refuse(i, "address of this symbol");
+  return I64(0);
+}
+
+V FunctionEmitter::AddressValue(const Operand& address) {
+  switch (address.base) {
+    case Operand::AddressBase::kAbsolute:
+      return I64(static_cast<uint64_t>(address.offset) + address.bits);
+    case Operand::AddressBase::kRegister: {
+      V base = ReadRegisterBits(address.index, ptx::BitsOf(f.registers[address.index].type));
+      // 32-bit addresses wrap in 32 bits.
+      if (base->getType()->isIntegerTy(32))
+        base = b.CreateAdd(base, I32(static_cast<uint64_t>(address.offset)));
+      base = Resize(base, 64, false);
+      if (ptx::BitsOf(f.registers[address.index].type) == 32) return base;
+      return b.CreateAdd(base, I64(static_cast<uint64_t>(address.offset)));
+    }
+    case Operand::AddressBase::kSymbol:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+// A symbol with a constant offset that stays inside it needs no check. `*space` becomes the
+// symbol's own, so that a generic access to a shared variable goes to the window.
+bool FunctionEmitter::IsKnownGood(const Operand& address, Access access, StateSpace* space) {
+  if (address.base != Operand::AddressBase::kSymbol || address.symbol.kind == SymbolKind::kFunction)
+    return false;
+  const Variable& variable = ptx::VariableOf(m.source(), f, address.symbol);
+  if (*space == StateSpace::kNone) *space = variable.space;
+  if (variable.is_unsized || address.offset < 0) return false;
+  const auto offset = static_cast<uint64_t>(address.offset);
+  if (offset % access.bytes != 0 || variable.alignment % access.bytes != 0) return false;
+  return offset <= variable.bytes && access.bytes <= variable.bytes - offset;
+}
+
+V FunctionEmitter::Pointer(const Instruction& i, const Operand& address, Access access) {
+  const bool known = IsKnownGood(address, access, &access.space);
+  V value = address.base == Operand::AddressBase::kSymbol
+                ? SymbolAddress(i, address.symbol, address.offset)
+                : AddressValue(address);
+  if (!known) return PointerAt(value, access);
+  return b.CreateIntToPtr(GenericOf(value, access.space), m.ptr());
+}
+
+V FunctionEmitter::GenericOf(V address, StateSpace space) {
+  if (IsShared(space)) return b.CreateAdd(shared_base, address);
+  if (space == StateSpace::kLocal) return b.CreateAdd(local_base, address);
+  if (space == StateSpace::kParam) return b.CreateAdd(params_base, address);
+  return address;
+}
+
+V FunctionEmitter::PointerAt(V address, Access access) {
+  const unsigned log2 = std::countr_zero(access.bytes);
+  V offset = address;
+  V limit = I64(m.options().arena_bytes >> log2);
+  if (IsShared(access.space)) {
+    limit = b.CreateLShr(shared_bytes, log2);
+  } else if (access.space == StateSpace::kLocal) {
+    limit = b.CreateLShr(local_bytes, log2);
+  } else if (access.space == StateSpace::kParam) {
+    limit = b.CreateLShr(
+        LoadContext(b, block_ctx, offsetof(BlockContext, param_bytes), b.getInt64Ty(), true), log2);
+  } else {
+    offset = b.CreateSub(address, I64(kArenaBase));
+  }
+  V rotated = log2 == 0 ? offset : Intrinsic(llvm::Intrinsic::fshr, {offset, offset, I64(log2)});
+  V generic = GenericOf(address, access.space);
+  FaultIf(b.CreateICmpUGE(rotated, limit), generic, access.bytes);
+  return b.CreateIntToPtr(generic, m.ptr());
+}
+
+// .param: of a kernel, its block in the arena; of a function, what the caller passed; of a call,
+// the caller's variable.
+V FunctionEmitter::ParamPointer(const Instruction& i, const Operand& address, unsigned bytes) {
+  if (address.base != Operand::AddressBase::kSymbol) {
+    if (is_kernel) return PointerAt(AddressValue(address), {StateSpace::kParam, bytes});
+    Refuse(i, "parameter addressed by a register");
+    return llvm::PoisonValue::get(m.ptr());
+  }
+  const Variable& variable = ptx::VariableOf(m.source(), f, address.symbol);
+  const auto offset = static_cast<uint64_t>(address.offset);
+  if (address.offset < 0 || offset > variable.bytes || bytes > variable.bytes - offset) {
+    Refuse(i, "access outside a parameter");
+    return llvm::PoisonValue::get(m.ptr());
+  }
+  const auto at = [&](V base, uint64_t where) {
+    return b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), base, where);
+  };
+  switch (address.symbol.kind) {
+    case SymbolKind::kParam:
+      if (is_kernel) return at(b.CreateIntToPtr(params_base, m.ptr()), variable.offset + offset);
+      return at(args, param_layout_.offsets[address.symbol.index] + offset);
+    case SymbolKind::kReturn:
+      if (is_kernel) break;
+      return at(rets, return_layout_.offsets[address.symbol.index] + offset);
+    case SymbolKind::kLocal:
+      if (param_variables_[address.symbol.index] == nullptr) break;
+      return at(param_variables_[address.symbol.index], offset);
+    default:
+      break;
+  }
+  Refuse(i, "parameter access");
+  return llvm::PoisonValue::get(m.ptr());
+}
+
+// cvta.space: window offset to generic address; cvta.to.space: back.
+void FunctionEmitter::EmitCvta(const Instruction& i) {
+  const Type type = i.type();
+  const Operand& source = i.operands[1];
+  StateSpace space = i.modifiers.space;
+  V address;
+  if (source.kind == Operand::Kind::kSymbol) {
+    address = SymbolAddress(i, source.symbol, source.offset);
+  } else {
+    address = Resize(ReadBits(source, type), 64, false);
+  }
+  if (space == StateSpace::kParam && !is_kernel) return Refuse(i, "parameter of a function");
+  if (i.modifiers.to) {
+    V base = GenericOf(I64(0), space);
+    address = b.CreateSub(address, base);
+  } else {
+    address = GenericOf(address, space);
+  }
+  WriteBits(i.operands[0], Resize(address, ptx::BitsOf(type), false), type);
+}
+
+void FunctionEmitter::EmitIsspacep(const Instruction& i) {
+  const Operand& source = i.operands[1];
+  V address = source.kind == Operand::Kind::kSymbol
+                  ? SymbolAddress(i, source.symbol, source.offset)
+                  : Resize(ReadBits(source, Type::kU64), 64, false);
+  const auto within = [&](V base, V bytes) {
+    return b.CreateICmpULT(b.CreateSub(address, base), bytes);
+  };
+  V param_bytes =
+      LoadContext(b, block_ctx, offsetof(BlockContext, param_bytes), b.getInt64Ty(), true);
+  V shared = within(shared_base, shared_bytes);
+  V local = within(local_base, local_bytes);
+  V param = within(params_base, param_bytes);
+  V result;
+  switch (i.modifiers.space) {
+    case StateSpace::kShared:
+    case StateSpace::kSharedCluster:
+      result = shared;
+      break;
+    case StateSpace::kLocal:
+      result = local;
+      break;
+    case StateSpace::kParam:
+      result = param;
+      break;
+    case StateSpace::kConst: {
+      // Inside one of the module's .const variables.
+      result = b.getFalse();
+      for (size_t k = 0; k < m.source().variables.size(); ++k) {
+        const Variable& variable = m.source().variables[k];
+        if (variable.space != StateSpace::kConst) continue;
+        result = b.CreateOr(result,
+                            within(VariableAddress(static_cast<uint32_t>(k)), I64(variable.bytes)));
+      }
+      break;
+    }
+    default:
+      result = b.CreateNot(b.CreateOr(shared, b.CreateOr(local, param)));
+      break;
+  }
+  WritePredicate(i.operands[0], result);
+}
+
+// A cluster is one block here, so every shared address that may be mapped is the block's own.
+void FunctionEmitter::EmitMapa(const Instruction& i) {
+  const Operand& source = i.operands[1];
+  V address =
+      source.kind == Operand::Kind::kSymbol
+          ? Resize(SymbolAddress(i, source.symbol, source.offset), ptx::BitsOf(i.type()), false)
+          : ReadBits(source, i.type());
+  WriteBits(i.operands[0], i.opcode == ptx::Opcode::kGetctarank ? I32(0) : address,
+            i.opcode == ptx::Opcode::kGetctarank ? Type::kU32 : i.type());
+}
+
+}  // namespace smolvm::emulation::codegen

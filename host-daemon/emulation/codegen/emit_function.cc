@@ -1,0 +1,241 @@
+// Control flow, frames, and the walk over a function's instructions.
+#include <llvm/IR/MDBuilder.h>
+
+#include "host-daemon/emulation/codegen/emitter.h"
+
+namespace smolvm::emulation::codegen {
+
+using ptx::Instruction;
+using ptx::Opcode;
+using ptx::StateSpace;
+using ptx::Variable;
+
+FunctionEmitter::FunctionEmitter(ModuleEmitter& module, const FunctionFacts& function_facts,
+                                 llvm::Function* function)
+    : m(module),
+      c(module.context()),
+      f(module.source().functions[function_facts.index]),
+      facts(function_facts),
+      fn(function),
+      b(c),
+      is_kernel(function_facts.index == module.facts().kernel) {}
+
+bool FunctionEmitter::Emit(std::string* error) {
+  ctx = fn->getArg(0);
+  b.SetInsertPoint(llvm::BasicBlock::Create(c, "entry", fn));
+  if (!is_kernel) {
+    args = fn->getArg(1);
+    rets = fn->getArg(2);
+    param_layout_ = LayOut(f.params);
+    return_layout_ = LayOut(f.returns);
+  }
+  LoadContexts();
+  PrepareRegisters();
+  EnterFrame();
+  LoadRegisterParams();
+  for (size_t k = 0; k < facts.cfg.blocks.size(); ++k) {
+    blocks_.push_back(facts.cfg.reachable[k] ? NewBlock("block") : nullptr);
+  }
+  b.CreateBr(blocks_[0]);
+  for (const uint32_t block : facts.cfg.reverse_postorder) {
+    if (error_.empty()) EmitBlock(block);
+  }
+  *error = error_;
+  return error_.empty();
+}
+
+void FunctionEmitter::LoadContexts() {
+  const auto field = [&](size_t offset, llvm::Type* type) {
+    return LoadContext(b, block_ctx, offset, type, true);
+  };
+  block_ctx = LoadContext(b, ctx, offsetof(ThreadContext, block_context), m.ptr(), true);
+  helpers = field(offsetof(BlockContext, helpers), m.ptr());
+  shared_base = field(offsetof(BlockContext, shared_base), b.getInt64Ty());
+  shared_bytes = field(offsetof(BlockContext, shared_bytes), b.getInt64Ty());
+  local_bytes = field(offsetof(BlockContext, local_bytes), b.getInt64Ty());
+  params_base = field(offsetof(BlockContext, params), b.getInt64Ty());
+  local_base = LoadContext(b, ctx, offsetof(ThreadContext, local_base), b.getInt64Ty(), true);
+}
+
+// Registers are stack slots that LLVM promotes. They start as zero, so that a program that reads
+// one it never wrote gets the same value each time.
+void FunctionEmitter::PrepareRegisters() {
+  NoteFloatDefinitions();
+  for (const ptx::Register& reg : f.registers) {
+    llvm::Type* type = reg.type == Type::kF32    ? b.getFloatTy()
+                       : reg.type == Type::kF64  ? b.getDoubleTy()
+                       : reg.type == Type::kPred ? static_cast<llvm::Type*>(b.getInt1Ty())
+                                                 : Int(std::max(8u, ptx::BitsOf(reg.type)));
+    V slot = b.CreateAlloca(type);
+    b.CreateStore(llvm::Constant::getNullValue(type), slot);
+    registers_.push_back(slot);
+  }
+  carry = b.CreateAlloca(b.getInt1Ty());
+  b.CreateStore(b.getFalse(), carry);
+  for (const Variable& variable : f.variables) {
+    V slot = nullptr;
+    if (variable.space == StateSpace::kParam) {
+      auto* alloca = b.CreateAlloca(
+          llvm::ArrayType::get(b.getInt8Ty(), std::max<uint64_t>(variable.bytes, 1)));
+      alloca->setAlignment(llvm::Align(16));
+      slot = alloca;
+    }
+    param_variables_.push_back(slot);
+  }
+}
+
+// Local memory of a call is a frame in the thread's window of the arena, never on the machine's
+// stack: a kernel may write anywhere in its local memory, and must not reach a return address.
+void FunctionEmitter::EnterFrame() {
+  frame = I64(0);
+  if (facts.frame_bytes == 0) return;
+  V used = b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, offsetof(ThreadContext, local_used));
+  if (!is_kernel) frame = b.CreateLoad(b.getInt64Ty(), used);
+  V end = b.CreateAdd(frame, I64(facts.frame_bytes));
+  if (m.facts().unbounded_stack)
+    RaiseIf(b.CreateICmpUGT(end, local_bytes), FaultKind::kStackOverflow);
+  b.CreateStore(end, used);
+}
+
+void FunctionEmitter::LeaveFrame() {
+  if (facts.frame_bytes == 0 || is_kernel) return;
+  b.CreateStore(
+      frame, b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, offsetof(ThreadContext, local_used)));
+}
+
+void FunctionEmitter::LoadRegisterParams() {
+  if (is_kernel) return;
+  for (size_t k = 0; k < f.params.size(); ++k) {
+    const Variable& param = f.params[k];
+    if (param.reg == ptx::kNoIndex) continue;
+    const unsigned bits = std::max(8u, ptx::BitsOf(param.type));
+    V value = b.CreateAlignedLoad(
+        Int(bits), b.CreateConstGEP1_64(b.getInt8Ty(), args, param_layout_.offsets[k]),
+        llvm::Align(1));
+    Operand reg;
+    reg.kind = Operand::Kind::kRegister;
+    reg.index = param.reg;
+    WriteBits(reg, value, param.type);
+  }
+}
+
+void FunctionEmitter::Refuse(const Instruction& i, const std::string& why) {
+  if (!error_.empty()) return;
+  error_ = "unsupported PTX instruction `" + std::string(i.text) + "` (line " +
+           std::to_string(i.line) + ")";
+  if (!why.empty()) error_ += ": " + why;
+}
+
+V FunctionEmitter::GuardOf(const Instruction& i) {
+  V guard = b.CreateLoad(b.getInt1Ty(), registers_[i.guard]);
+  return i.guard_negated ? b.CreateNot(guard) : guard;
+}
+
+void FunctionEmitter::EmitBlock(uint32_t block) {
+  const ptx::Block& shape = facts.cfg.blocks[block];
+  b.SetInsertPoint(blocks_[block]);
+  for (uint32_t k = shape.begin; k < shape.end && error_.empty(); ++k) {
+    const Instruction& i = f.body[k];
+    if (ptx::EndsBlock(i.opcode)) return EmitTerminator(block, i);
+    EmitInstruction(i);
+  }
+  if (!error_.empty()) return;
+  YieldOnBackEdge(block);
+  b.CreateBr(blocks_[shape.successors[0]]);
+}
+
+void FunctionEmitter::EmitInstruction(const Instruction& i) {
+  const Handler handler = HandlerOf(i.opcode);
+  if (handler == nullptr) return Refuse(i);
+  if (!i.guarded()) return (this->*handler)(i);
+  llvm::BasicBlock* then = NewBlock("then");
+  llvm::BasicBlock* after = NewBlock("after");
+  b.CreateCondBr(GuardOf(i), then, after);
+  b.SetInsertPoint(then);
+  (this->*handler)(i);
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+}
+
+// A loop that waits for another thread lets the others run: threads of a warp schedule
+// independently.
+void FunctionEmitter::YieldOnBackEdge(uint32_t block) {
+  if (!facts.block_in_waiting_loop[block]) return;
+  bool back = false;
+  for (const uint32_t to : facts.cfg.blocks[block].successors) {
+    back = back || (to <= block && facts.block_in_waiting_loop[to]);
+  }
+  if (!back) return;
+  V slot = b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, offsetof(ThreadContext, spins));
+  V left = b.CreateSub(b.CreateLoad(b.getInt32Ty(), slot), I32(1));
+  b.CreateStore(left, slot);
+  llvm::BasicBlock* yield = NewBlock("yield");
+  llvm::BasicBlock* after = NewBlock("after");
+  b.CreateCondBr(b.CreateICmpEQ(left, I32(0)), yield, after);
+  b.SetInsertPoint(yield);
+  CallHelper(Helper::kYield, {ctx});
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+}
+
+void FunctionEmitter::EmitTerminator(uint32_t block, const Instruction& i) {
+  const ptx::Block& shape = facts.cfg.blocks[block];
+  YieldOnBackEdge(block);
+  if (i.opcode == Opcode::kBra) {
+    llvm::BasicBlock* target = blocks_[shape.successors[0]];
+    if (i.guarded() && shape.successors.size() > 1) {
+      b.CreateCondBr(GuardOf(i), target, blocks_[shape.successors[1]]);
+    } else {
+      b.CreateBr(target);
+    }
+    return;
+  }
+  llvm::BasicBlock* next = i.guarded() ? blocks_[shape.successors.back()] : nullptr;
+  if (next != nullptr) {
+    llvm::BasicBlock* then = NewBlock("then");
+    b.CreateCondBr(GuardOf(i), then, next);
+    b.SetInsertPoint(then);
+  }
+  if (i.opcode != Opcode::kBrxIdx) return EmitEnd(i);
+  const size_t targets = shape.successors.size() - (i.guarded() ? 1 : 0);
+  llvm::BasicBlock* bad = NewBlock("bad");
+  llvm::SwitchInst* branch = b.CreateSwitch(Read(i.operands[0], Type::kU32), bad, targets);
+  for (size_t k = 0; k < targets; ++k) branch->addCase(b.getInt32(k), blocks_[shape.successors[k]]);
+  b.SetInsertPoint(bad);
+  CallHelper(Helper::kFault,
+             {ctx, I32(static_cast<uint32_t>(FaultKind::kIllegalInstruction)), I64(0)});
+  b.CreateUnreachable();
+}
+
+void FunctionEmitter::EmitEnd(const Instruction& i) {
+  switch (i.opcode) {
+    case Opcode::kTrap:
+      CallHelper(Helper::kFault, {ctx, I32(static_cast<uint32_t>(FaultKind::kTrap)), I64(0)});
+      b.CreateUnreachable();
+      return;
+    case Opcode::kExit:
+      if (is_kernel) return Return();
+      CallHelper(Helper::kExit, {ctx});
+      b.CreateUnreachable();
+      return;
+    default:
+      return Return();
+  }
+}
+
+void FunctionEmitter::Return() {
+  LeaveFrame();
+  if (!is_kernel) {
+    for (size_t k = 0; k < f.returns.size(); ++k) {
+      const Variable& result = f.returns[k];
+      if (result.reg == ptx::kNoIndex) continue;
+      V value = ReadRegisterBits(result.reg, std::max(8u, ptx::BitsOf(result.type)));
+      b.CreateAlignedStore(value,
+                           b.CreateConstGEP1_64(b.getInt8Ty(), rets, return_layout_.offsets[k]),
+                           llvm::Align(1));
+    }
+  }
+  b.CreateRetVoid();
+}
+
+}  // namespace smolvm::emulation::codegen

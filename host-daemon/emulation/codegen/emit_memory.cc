@@ -1,0 +1,185 @@
+// ld, st, fences, asynchronous copies.
+#include <llvm/IR/Intrinsics.h>
+
+#include "host-daemon/emulation/codegen/emitter.h"
+
+namespace smolvm::emulation::codegen {
+
+using ptx::Instruction;
+using ptx::Opcode;
+using ptx::Order;
+using ptx::Scope;
+using ptx::StateSpace;
+
+namespace {
+
+// Stronger than weak: another thread may look on.
+bool IsStrong(Order order) { return order != Order::kNone && order != Order::kWeak; }
+
+llvm::AtomicOrdering OrderingOfLoad(Order order) {
+  switch (order) {
+    case Order::kAcquire:
+    case Order::kAcqRel:
+      return llvm::AtomicOrdering::Acquire;
+    case Order::kSc:
+      return llvm::AtomicOrdering::SequentiallyConsistent;
+    default:
+      return llvm::AtomicOrdering::Monotonic;
+  }
+}
+llvm::AtomicOrdering OrderingOfStore(Order order) {
+  switch (order) {
+    case Order::kRelease:
+    case Order::kAcqRel:
+      return llvm::AtomicOrdering::Release;
+    case Order::kSc:
+      return llvm::AtomicOrdering::SequentiallyConsistent;
+    default:
+      return llvm::AtomicOrdering::Monotonic;
+  }
+}
+
+}  // namespace
+
+V FunctionEmitter::LoadBits(V pointer, unsigned bits, Order order, bool is_volatile) {
+  llvm::LoadInst* load =
+      b.CreateAlignedLoad(Int(bits), pointer, llvm::Align(bits / 8), is_volatile);
+  if (IsStrong(order) && bits <= 64) load->setAtomic(OrderingOfLoad(order));
+  return load;
+}
+
+void FunctionEmitter::StoreBits(V pointer, V value, Order order, bool is_volatile) {
+  const unsigned bits = value->getType()->getIntegerBitWidth();
+  llvm::StoreInst* store = b.CreateAlignedStore(value, pointer, llvm::Align(bits / 8), is_volatile);
+  if (IsStrong(order) && bits <= 64) store->setAtomic(OrderingOfStore(order));
+}
+
+void FunctionEmitter::EmitLd(const Instruction& i) {
+  const Type type = i.type();
+  const unsigned size = static_cast<unsigned>(ptx::BytesOf(type));
+  const unsigned total = size * i.modifiers.vector;
+  const Operand& address = i.operands[1];
+  if (type == Type::kPred || total > 32) return Refuse(i);
+  V pointer;
+  unsigned alignment = size;
+  if (i.modifiers.space == StateSpace::kParam) {
+    pointer = ParamPointer(i, address, total);
+    alignment = 1;  // a parameter of a call lies where its layout puts it
+  } else {
+    pointer = Pointer(i, address, {i.modifiers.space, total});
+  }
+  const bool is_volatile =
+      i.modifiers.order == Order::kVolatile || i.modifiers.order == Order::kMmio;
+  const bool invariant = i.modifiers.space == StateSpace::kParam && is_kernel &&
+                         address.symbol.kind == ptx::SymbolKind::kParam;
+  std::vector<Operand> destinations{i.operands[0]};
+  if (i.operands[0].kind == Operand::Kind::kVector) {
+    const auto elements = i.ElementsOf(i.operands[0]);
+    destinations.assign(elements.begin(), elements.end());
+  }
+  for (size_t k = 0; k < destinations.size(); ++k) {
+    V at = k == 0 ? pointer : b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), pointer, k * size);
+    V value;
+    if (i.modifiers.space == StateSpace::kParam) {
+      llvm::LoadInst* load = b.CreateAlignedLoad(Int(size * 8), at, llvm::Align(alignment));
+      if (invariant)
+        load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(c, {}));
+      value = load;
+    } else {
+      value = LoadBits(at, size * 8, i.modifiers.order, is_volatile);
+    }
+    // Integers extend to a wider register by their sign; all else is zero-extended (PTX ISA 9.4.1).
+    WriteBits(destinations[k], value, type);
+  }
+}
+
+void FunctionEmitter::EmitSt(const Instruction& i) {
+  const Type type = i.type();
+  const unsigned size = static_cast<unsigned>(ptx::BytesOf(type));
+  const unsigned total = size * i.modifiers.vector;
+  if (type == Type::kPred || total > 32) return Refuse(i);
+  const bool to_param = i.modifiers.space == StateSpace::kParam;
+  const Operand& address = i.operands[0];
+  if (to_param && is_kernel && address.symbol.kind == ptx::SymbolKind::kParam)
+    return Refuse(i, "a kernel's parameter");
+  V pointer =
+      to_param ? ParamPointer(i, address, total) : Pointer(i, address, {i.modifiers.space, total});
+  const bool is_volatile =
+      i.modifiers.order == Order::kVolatile || i.modifiers.order == Order::kMmio;
+  std::vector<Operand> sources{i.operands[1]};
+  if (i.operands[1].kind == Operand::Kind::kVector) {
+    const auto elements = i.ElementsOf(i.operands[1]);
+    sources.assign(elements.begin(), elements.end());
+  }
+  for (size_t k = 0; k < sources.size(); ++k) {
+    V at = k == 0 ? pointer : b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), pointer, k * size);
+    V value = Resize(ReadBits(sources[k], type), size * 8, false);
+    if (to_param) {
+      b.CreateAlignedStore(value, at, llvm::Align(1));
+    } else {
+      StoreBits(at, value, i.modifiers.order, is_volatile);
+    }
+  }
+}
+
+// Hints. The address is not touched: prefetching a bad one is no fault.
+void FunctionEmitter::EmitPrefetch(const Instruction&) {}
+
+void FunctionEmitter::EmitNothing(const Instruction&) {}
+
+// A block stays on one OS thread, so ordering within it is the compiler's affair only.
+void FunctionEmitter::EmitFence(const Instruction& i) {
+  if (i.modifiers.scope == Scope::kCta && i.opcode != Opcode::kFenceProxy) {
+    b.CreateFence(llvm::AtomicOrdering::SequentiallyConsistent, llvm::SyncScope::SingleThread);
+    return;
+  }
+  const bool weak = i.modifiers.order == Order::kAcqRel || i.modifiers.order == Order::kAcquire ||
+                    i.modifiers.order == Order::kRelease;
+  b.CreateFence(weak ? llvm::AtomicOrdering::AcquireRelease
+                     : llvm::AtomicOrdering::SequentiallyConsistent);
+}
+
+// cp.async.{ca,cg}.shared.global [dst], [src], cp-size{, src-size}: done at once, which its rules
+// allow.
+void FunctionEmitter::EmitCpAsync(const Instruction& i) {
+  if (i.text.find(".mbarrier") != std::string_view::npos || i.operands.size() > 4) return Refuse(i);
+  if (!i.operands[2].is_immediate()) return Refuse(i);
+  const uint64_t size = i.operands[2].bits;
+  if (size != 4 && size != 8 && size != 16) return Refuse(i);
+  const auto bytes = static_cast<unsigned>(size);
+  V to = Pointer(i, i.operands[0], {StateSpace::kShared, bytes});
+  V source_size = I32(size);
+  if (i.operands.size() == 4) {
+    const Operand& last = i.operands[3];
+    const bool predicate = last.is_register() && f.registers[last.index].type == Type::kPred;
+    // ignore-src: a true predicate writes zeroes.
+    source_size =
+        predicate ? b.CreateSelect(ReadPredicate(last), I32(0), I32(size)) : Read(last, Type::kU32);
+  }
+  if (llvm::isa<llvm::ConstantInt>(source_size)) {
+    V from = Pointer(i, i.operands[1], {StateSpace::kGlobal, bytes});
+    b.CreateStore(b.CreateAlignedLoad(Int(bytes * 8), from, llvm::Align(bytes)), to);
+    return;
+  }
+  // Bytes beyond src-size are zero, and are not read.
+  b.CreateAlignedStore(llvm::ConstantInt::get(Int(bytes * 8), 0), to, llvm::Align(bytes));
+  llvm::BasicBlock* copy = NewBlock("copy");
+  llvm::BasicBlock* after = NewBlock("after");
+  b.CreateCondBr(b.CreateICmpNE(source_size, I32(0)), copy, after);
+  b.SetInsertPoint(copy);
+  V from = Pointer(i, i.operands[1], {StateSpace::kGlobal, bytes});
+  V value = b.CreateAlignedLoad(Int(bytes * 8), from, llvm::Align(bytes));
+  V kept = Resize(b.CreateShl(Intrinsic(llvm::Intrinsic::umin, {source_size, I32(size)}), 3),
+                  bytes * 8, false);
+  V all = llvm::ConstantInt::getSigned(Int(bytes * 8), -1);
+  V full = b.CreateICmpUGE(source_size, I32(size));
+  V mask = b.CreateSelect(
+      full, all,
+      b.CreateNot(
+          b.CreateShl(all, b.CreateSelect(full, llvm::ConstantInt::get(Int(bytes * 8), 0), kept))));
+  b.CreateAlignedStore(b.CreateAnd(value, mask), to, llvm::Align(bytes));
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+}
+
+}  // namespace smolvm::emulation::codegen

@@ -1,0 +1,317 @@
+// PTX IR to LLVM IR. Internal to codegen: the only header that includes LLVM's.
+//
+// ModuleEmitter makes the LLVM module of one kernel; FunctionEmitter makes one function of it.
+// FunctionEmitter's methods are grouped by file: emit_function (control flow, operands),
+// emit_address, emit_memory, emit_atomic, emit_integer, emit_bits, emit_float, emit_convert,
+// emit_move, emit_sync, emit_call.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "host-daemon/emulation/codegen/analysis.h"
+#include "host-daemon/emulation/codegen/compiler.h"
+#include "host-daemon/emulation/runtime/helpers.h"
+#include "host-daemon/emulation/runtime/math.h"
+
+namespace smolvm::emulation::codegen {
+
+using V = llvm::Value*;
+
+// Where each parameter lies in the block that a call passes by address.
+struct ParamLayout {
+  std::vector<uint64_t> offsets;
+  uint64_t bytes = 0;
+};
+ParamLayout LayOut(const std::vector<ptx::Variable>& variables);
+// Equal for functions that may be called through each other's prototypes.
+uint64_t SignatureOf(const std::vector<ptx::Variable>& returns,
+                     const std::vector<ptx::Variable>& params);
+
+class ModuleEmitter {
+ public:
+  ModuleEmitter(llvm::LLVMContext& context, const ptx::Module& source, const KernelFacts& facts,
+                const CompileOptions& options);
+
+  // Null, with a message, when something is not translated.
+  std::unique_ptr<llvm::Module> Emit(std::string* error);
+
+  llvm::LLVMContext& context() { return context_; }
+  llvm::Module& module() { return *module_; }
+  const ptx::Module& source() const { return source_; }
+  const KernelFacts& facts() const { return facts_; }
+  const CompileOptions& options() const { return options_; }
+
+  llvm::Function* FunctionAt(uint32_t index) { return functions_[facts_.position.at(index)]; }
+  llvm::FunctionType* HelperType(Helper helper);
+  // Reports a bad access and does not return: (context, generic address, access size).
+  llvm::Function* access_fault() { return access_fault_; }
+  llvm::GlobalVariable* CallTable();
+  size_t CallTableSize() const { return facts_.address_taken.size(); }
+  // The handle of a function whose address is taken; 0 when it may not be called.
+  uint64_t HandleOf(uint32_t function) const;
+
+  llvm::PointerType* ptr() { return llvm::PointerType::get(context_, 0); }
+
+ private:
+  void DeclareFunctions();
+  void EmitAccessFault();
+  void EmitWrapper();
+
+  llvm::LLVMContext& context_;
+  const ptx::Module& source_;
+  const KernelFacts& facts_;
+  const CompileOptions& options_;
+  std::unique_ptr<llvm::Module> module_;
+  std::vector<llvm::Function*> functions_;
+  llvm::Function* access_fault_ = nullptr;
+  llvm::GlobalVariable* call_table_ = nullptr;
+};
+
+// Loads of the two context structures; shared by FunctionEmitter and the wrapper.
+V LoadContext(llvm::IRBuilder<>& b, V base, size_t offset, llvm::Type* type, bool invariant);
+
+class FunctionEmitter {
+ public:
+  FunctionEmitter(ModuleEmitter& module, const FunctionFacts& facts, llvm::Function* function);
+
+  bool Emit(std::string* error);
+
+  using Handler = void (FunctionEmitter::*)(const ptx::Instruction&);
+  static Handler HandlerOf(ptx::Opcode opcode);
+
+ private:
+  using Operand = ptx::Operand;
+  using Instruction = ptx::Instruction;
+  using Type = ptx::Type;
+
+  // ---- emit_function.cc ----
+  void PrepareRegisters();
+  void LoadContexts();
+  void EnterFrame();
+  void LeaveFrame();
+  void LoadRegisterParams();
+  void EmitBlock(uint32_t block);
+  void EmitInstruction(const Instruction& i);
+  void EmitTerminator(uint32_t block, const Instruction& i);
+  void EmitEnd(const Instruction& i);
+  void YieldOnBackEdge(uint32_t block);
+  void Return();
+  void Refuse(const Instruction& i, const std::string& why = "");
+  V GuardOf(const Instruction& i);
+
+  // ---- emit_operand.cc ----
+  llvm::Type* TypeFor(Type type);
+  llvm::IntegerType* Int(unsigned bits) { return b.getIntNTy(bits); }
+  V I32(uint64_t value) { return b.getInt32(static_cast<uint32_t>(value)); }
+  V I64(uint64_t value) { return b.getInt64(value); }
+  // The operand as a value of TypeFor(type). Floating-point reads may see a NaN that is not
+  // canonical yet.
+  V Read(const Operand& operand, Type type);
+  // The operand's bits, as an integer of the type's width: what memory and integer instructions
+  // see.
+  V ReadBits(const Operand& operand, Type type);
+  // Stores a result; integers are extended to the register's width by the type's signedness.
+  void Write(const Operand& operand, V value, Type type);
+  void WriteBits(const Operand& operand, V bits, Type type);
+  V ReadRegisterBits(uint32_t reg, unsigned bits);
+  V ReadPredicate(const Operand& operand);
+  void WritePredicate(const Operand& operand, V value);
+  V ReadSpecial(const Operand& operand);
+  V ThreadIndex(unsigned component);
+  V LinearThread();
+  V LaneId();
+  V ToBits(V value);
+  V FromBits(V bits, Type type);
+  V Resize(V value, unsigned bits, bool is_signed);
+  void NoteFloatDefinitions();
+  V Canonical(V value);
+
+  // ---- emit_address.cc ----
+  struct Access {
+    ptx::StateSpace space;
+    unsigned bytes;  // of the whole access, which is also its alignment
+  };
+  // A checked pointer; branches to a fault when the address is bad.
+  V Pointer(const Instruction& i, const Operand& address, Access access);
+  V PointerAt(V address, Access access);  // a 64-bit address in the access's space
+  V SymbolAddress(const Instruction& i, ptx::Symbol symbol, int64_t offset);
+  V AddressValue(const Operand& address);
+  bool IsKnownGood(const Operand& address, Access access, ptx::StateSpace* space);
+  V ParamPointer(const Instruction& i, const Operand& address, unsigned bytes);
+  V VariableAddress(uint32_t index);
+  void FaultIf(V bad, V address, unsigned bytes);
+  void RaiseIf(V bad, FaultKind kind);
+  V GenericOf(V address, ptx::StateSpace space);
+  void EmitCvta(const Instruction& i);
+  void EmitIsspacep(const Instruction& i);
+  void EmitMapa(const Instruction& i);
+
+  // ---- emit_memory.cc ----
+  void EmitLd(const Instruction& i);
+  void EmitSt(const Instruction& i);
+  void EmitPrefetch(const Instruction& i);
+  void EmitFence(const Instruction& i);
+  void EmitCpAsync(const Instruction& i);
+  void EmitNothing(const Instruction& i);
+  V LoadBits(V pointer, unsigned bits, ptx::Order order, bool is_volatile);
+  void StoreBits(V pointer, V value, ptx::Order order, bool is_volatile);
+
+  // ---- emit_atomic.cc ----
+  void EmitAtom(const Instruction& i);
+  V Atomic(const Instruction& i, V pointer, Type type, V operand, V compare);
+  V CasLoop(V pointer, unsigned bits, const std::function<V(V)>& next);
+  V AtomicFloat(const Instruction& i, V old_bits, Type type, V operand_bits);
+  V AtomicPacked(const Instruction& i, V old_bits, Type type, V operand_bits);
+  void EmitMbarrierInit(const Instruction& i);
+  void EmitMbarrierArrive(const Instruction& i);
+  void EmitMbarrierTest(const Instruction& i);
+  void EmitMbarrierPending(const Instruction& i);
+
+  // ---- emit_integer.cc ----
+  void EmitAdd(const Instruction& i);
+  void EmitSub(const Instruction& i);
+  void EmitMul(const Instruction& i);
+  void EmitMad(const Instruction& i);
+  void EmitCarryChain(const Instruction& i);
+  void EmitMul24(const Instruction& i);
+  void EmitSad(const Instruction& i);
+  void EmitDiv(const Instruction& i);
+  void EmitRem(const Instruction& i);
+  void EmitAbs(const Instruction& i);
+  void EmitNeg(const Instruction& i);
+  void EmitMinMax(const Instruction& i);
+  void EmitDp(const Instruction& i);
+  void AddWithCarry(const Instruction& i, V a, V b_value, bool subtract, bool carry_in);
+  V MulHigh(V x, V y, bool is_signed);
+  V Product(const Instruction& i, Type type, Type* result);
+  std::pair<V, V> SafeDivision(V x, V y, bool is_signed);
+  V PackedInteger(const Instruction& i, const std::function<V(V, V, bool)>& lane);
+
+  // ---- emit_bits.cc ----
+  void EmitLogic(const Instruction& i);
+  void EmitCnot(const Instruction& i);
+  void EmitLop3(const Instruction& i);
+  void EmitShift(const Instruction& i);
+  void EmitShf(const Instruction& i);
+  void EmitBfe(const Instruction& i);
+  void EmitBfi(const Instruction& i);
+  void EmitBfind(const Instruction& i);
+  void EmitCount(const Instruction& i);
+  void EmitBrev(const Instruction& i);
+  void EmitBmsk(const Instruction& i);
+  void EmitSzext(const Instruction& i);
+  void EmitPrmt(const Instruction& i);
+  void EmitFns(const Instruction& i);
+  V LowMask(V count, unsigned width);
+  V FieldLength(V position, V length, unsigned width);
+  V ShiftLeft(V x, V count);
+  V ShiftRight(V x, V count, bool is_signed);
+  V Lookup2(unsigned table, V x, V y);
+
+  // ---- emit_float.cc ----
+  void EmitFloatBinary(const Instruction& i, FloatOp op);
+  void EmitFma(const Instruction& i);
+  void EmitFloatDiv(const Instruction& i);
+  void EmitUnary(const Instruction& i);
+  void EmitFloatMinMax(const Instruction& i, bool is_max);
+  void EmitTestp(const Instruction& i);
+  void EmitCopysign(const Instruction& i);
+  V Flush(V value);  // subnormal → zero of the same sign
+  V FlushIf(const Instruction& i, V value) { return i.modifiers.ftz ? Flush(value) : value; }
+  V Saturate(V value);  // [+0, 1], NaN → +0
+  V FloatArithmetic(const Instruction& i, FloatOp op, V x, V y, V z);
+  V Finish(const Instruction& i, V value);  // ftz and sat of a result
+  V MinMax(V x, V y, bool is_max, bool propagate_nan);
+  V IsNaN(V value) { return b.CreateFCmpUNO(value, value); }
+  V IsSubnormal(V value);
+  V CallHelper(Helper helper, std::initializer_list<V> arguments);
+  V Intrinsic(llvm::Intrinsic::ID id, std::initializer_list<V> arguments);
+  static RoundMode ModeOf(ptx::Rounding rounding);
+  // Halves: 16-bit patterns, worked on in f32.
+  V HalfToFloat(V bits, bool is_bf16);
+  V FloatToHalf(V value, bool is_bf16);
+  void EmitHalf(const Instruction& i, const std::function<V(const std::vector<V>&, bool)>& scalar,
+                size_t operands);
+  static bool IsHalf(Type type);
+  static bool IsBf16(Type type);
+  void EmitHalfArithmetic(const Instruction& i, FloatOp op);
+
+  // ---- emit_convert.cc ----
+  void EmitCvt(const Instruction& i);
+  void ConvertInteger(const Instruction& i, Type to, Type from);
+  void ConvertIntegerToFloat(const Instruction& i, Type to, Type from);
+  void ConvertFloatToInteger(const Instruction& i, Type to, Type from);
+  void ConvertFloat(const Instruction& i, Type to, Type from);
+  void ConvertPair(const Instruction& i, Type to);
+  V FloatOperand(const Instruction& i, const Operand& operand, Type type);
+  V RoundToIntegral(V value, ptx::Rounding rounding);
+  V NarrowToHalf(const Instruction& i, V value, bool is_bf16);
+  V ToTf32(const Instruction& i, V value);
+  void EmitCvtPack(const Instruction& i);
+
+  // ---- emit_move.cc ----
+  void EmitMov(const Instruction& i);
+  void EmitSelp(const Instruction& i);
+  void EmitSlct(const Instruction& i);
+  void EmitSetp(const Instruction& i);
+  void EmitSet(const Instruction& i);
+  V Comparison(const Instruction& i, V x, V y, Type type);
+  V Compared(const Instruction& i, const Operand& x, const Operand& y, Type type);
+  V CombineBool(const Instruction& i, V value, const Operand& with);
+
+  // ---- emit_sync.cc ----
+  void EmitBarrier(const Instruction& i);
+  void EmitBarRed(const Instruction& i);
+  void EmitWarpSync(const Instruction& i);
+  void EmitShfl(const Instruction& i);
+  void EmitVote(const Instruction& i);
+  void EmitMatch(const Instruction& i);
+  void EmitRedux(const Instruction& i);
+  void EmitActivemask(const Instruction& i);
+  void EmitElect(const Instruction& i);
+  void EmitNanosleep(const Instruction& i);
+
+  // ---- emit_call.cc ----
+  void EmitCall(const Instruction& i);
+  void EmitBuiltin(const Instruction& i, Builtin builtin, const ptx::Call& call);
+  V ArgumentValue(const Instruction& i, const Operand& operand, Type type);
+  V CallParamPointer(const Instruction& i, const Operand& operand, const ptx::Variable** variable);
+  V CheckedTarget(const Instruction& i, V handle, uint64_t signature);
+  void EmitStack(const Instruction& i);
+
+  llvm::BasicBlock* NewBlock(const char* name) { return llvm::BasicBlock::Create(c, name, fn); }
+
+  ModuleEmitter& m;
+  llvm::LLVMContext& c;
+  const ptx::Function& f;
+  const FunctionFacts& facts;
+  llvm::Function* fn;
+  llvm::IRBuilder<> b;
+  const bool is_kernel;
+  std::string error_;
+
+  V ctx = nullptr;
+  V block_ctx = nullptr;
+  V helpers = nullptr;
+  V args = nullptr;  // of a .func
+  V rets = nullptr;
+  V shared_base = nullptr, shared_bytes = nullptr, local_base = nullptr, local_bytes = nullptr;
+  V params_base = nullptr;
+  V frame = nullptr;  // offset of this call's frame in the thread's local window
+  V carry = nullptr;
+  std::vector<V> registers_;
+  // How a 32-bit register gets floating-point values; see NoteFloatDefinitions().
+  enum FloatUse : uint8_t { kArithmetic = 1, kRaw = 2 };
+  std::vector<uint8_t> float_use_;
+  std::vector<V> param_variables_;  // allocas of .param variables, by index in Function::variables
+  std::vector<llvm::BasicBlock*> blocks_;
+  ParamLayout param_layout_, return_layout_;
+};
+
+}  // namespace smolvm::emulation::codegen
