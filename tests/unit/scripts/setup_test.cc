@@ -26,7 +26,6 @@ printf '%s\n' "$*" >>"$SANDBOX/calls"
 if [ "$1" = install ]; then
   for word; do case $word in -*|install) ;; *) echo "$word" >>"$SANDBOX/installed" ;; esac; done
 fi)");
-    box_.AddTool("sudo", "shift; echo sudo >>\"$SANDBOX/calls\"; exec \"$@\"");
     AddToolkit("toolkit", kCudaHeader);
     // A toolkit of the machine that the test runs on must not be found.
     std::string text = box_.Read("checkout/scripts/setup");
@@ -91,6 +90,26 @@ TEST_F(SetupTest, NamesWhatIsMissing) {
   outcome = Run();
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("still missing after apt-get: cmake"));
+}
+
+TEST_F(SetupTest, BecomesRootThroughSudo) {
+  box_.AddTool("id", "echo 1000");
+  box_.Write("installed", "g++\nllvm-19-dev\n");
+  Outcome outcome = Run();
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("needs root and there is no sudo; as root, run: apt-get"));
+  EXPECT_EQ(box_.Read("calls"), "");
+
+  box_.AddTool("sudo", "echo \"sudo $*\" >>\"$SANDBOX/calls\"; exit 1");
+  outcome = Run();
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("sudo asks for a password; as root, run: "));
+
+  box_.Write("calls", "");
+  box_.AddTool("sudo", "[ \"$1 $2\" = '-n --' ] && shift 2 && exec \"$@\"");
+  outcome = Run();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(box_.Read("calls"), HasSubstr("install -y -q --no-install-recommends cmake\n"));
 }
 
 TEST_F(SetupTest, SaysWhatToDoWithoutDebian) {
