@@ -1,0 +1,51 @@
+// The emulation library against cuda.h and the export list.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "protocol/gen/exports/error_names.h"
+#include "protocol/gen/exports/export_model.h"
+#include "tests/parity/elf_exports.h"
+
+namespace smolvm::exports {
+namespace {
+
+std::string ReadFile(const char* path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(EmulationLibraryTest, ExportsTheWholeListAndNothingElse) {
+  const auto names = ParseExportList(ReadFile(SMOLVM_EXPORTS_TXT));
+  const std::set<std::string> listed(names.begin(), names.end());
+  EXPECT_EQ(parity::ElfExports(SMOLVM_EMULATION_LIBRARY), listed);
+}
+
+TEST(ErrorNamesTest, HasEveryResultOfTheHeader) {
+  const std::string header = ReadFile(SMOLVM_CUDA_H);
+  const size_t begin = header.find("enum cudaError_enum"), end = header.find("} CUresult;");
+  ASSERT_LT(begin, end);
+  const std::string results = header.substr(begin, end - begin);
+  const std::regex row(R"((CUDA_(?:SUCCESS|ERROR_\w+))\s*=\s*(\d+))");
+  std::set<int> known;
+  for (std::sregex_iterator it(results.begin(), results.end(), row), last; it != last; ++it) {
+    const int number = std::stoi((*it)[2]);
+    const char* name = ErrorName(number);
+    ASSERT_NE(name, nullptr) << (*it)[1];
+    EXPECT_EQ((*it)[1], name);
+    ASSERT_NE(ErrorString(number), nullptr);
+    EXPECT_GT(std::string(ErrorString(number)).size(), 3u);
+    known.insert(number);
+  }
+  EXPECT_GT(known.size(), 90u);
+  if (SMOLVM_CUDA_VERSION != 13000) return;  // a newer header may know more, which is caught above
+  for (int number = 0; number < 2000; ++number)
+    EXPECT_EQ(ErrorName(number) != nullptr, known.contains(number)) << number;
+}
+
+}  // namespace
+}  // namespace smolvm::exports
