@@ -177,10 +177,9 @@ void Device::OnKick(uint32_t index) {
   // Service() looks at both rings in any case. Here only this: QEMU kicks each ring once when it
   // starts it; if then the guest kicks and yet neither ring was ever written to, we do not see the
   // memory that it writes to.
-  if (!front_end_->ring(kRxQueue).queue.Untouched() ||
-      !front_end_->ring(kTxQueue).queue.Untouched()) {
-    return;
-  }
+  memory_seen_ = memory_seen_ || !front_end_->ring(kRxQueue).queue.Untouched() ||
+                 !front_end_->ring(kTxQueue).queue.Untouched();
+  if (memory_seen_) return;
   kicks_for_nothing_ += count;
   if (kicks_for_nothing_ > kQueues) DropFrontEnd(kNotShared);
 }
@@ -198,7 +197,7 @@ void Device::AcceptFrontEnd() {
   front_end_socket_ = std::move(fd);
   reader_ = MessageReader();
   spoke_ = false;
-  kicks_for_nothing_ = 0;
+  memory_seen_ = false;
   FrontEnd::Observer* observer = this;
   front_end_ = std::make_unique<FrontEnd>(config_.guest_cid, observer);
 }
@@ -255,6 +254,7 @@ void Device::DropFrontEnd(const std::string& reason) {
 
 void Device::OnKickFd(uint32_t ring, int old_fd, int new_fd) {
   if (old_fd >= 0) RemoveFromEpoll(old_fd);
+  kicks_for_nothing_ = 0;
   if (new_fd >= 0 && !AddToEpoll(new_fd, EPOLLIN, kFirstKick + ring)) {
     // What is no eventfd may be no pollable file either; such a ring is simply never kicked.
     log::Error("event=vsock_bad_kick_fd guest_cid={} ring={} error={}", config_.guest_cid, ring,

@@ -101,7 +101,8 @@ class Device : private FrontEnd::Observer, private SocketWatcher {
   bool spoke_ = false;  // the front end has sent a message
   bool ended_ = false;  // `once`, and it is over
   bool failed_ = false;
-  uint64_t kicks_for_nothing_ = 0;  // while neither ring was ever written to
+  bool memory_seen_ = false;        // the guest has written to a ring of this front end
+  uint64_t kicks_for_nothing_ = 0;  // since a ring was started, while it has not
   LogLimit log_limit_;
   std::unique_ptr<FrontEnd> front_end_;
   Mux mux_;

@@ -106,6 +106,21 @@ TEST_F(FrontEndTest, RebootOfTheGuestEndsStreams) {
   ExpectAlive();
 }
 
+// Each start kicks each ring, as QEMU does; that alone is no sign of memory that is not shared.
+TEST_F(FrontEndTest, GuestMayBootOftenBeforeItsDriverIsLoaded) {
+  StartDevice();
+  guest_ = std::make_unique<FakeGuest>();
+  ASSERT_TRUE(guest_->Connect(config_.socket_path));
+  guest_->Start(false);
+  guest_->Stop();
+  for (int i = 0; i < 10; ++i) {
+    guest_->ResetAndStart(false);
+    guest_->Stop();
+  }
+  guest_->ResetAndStart();
+  ExpectAlive();
+}
+
 TEST_F(FrontEndTest, MemoryMayBeSharedAnewWhileRunning) {
   StartBoth();
   Pair p = Open();

@@ -131,7 +131,7 @@ void FakeGuest::SetupRing(uint32_t index, uint16_t base) {
   Send(request::kSetVringKick, Pack(uint64_t{index}), {fds_[index].kick.get()});
 }
 
-void FakeGuest::Start() {
+void FakeGuest::Start(bool driver) {
   uint64_t features = kFeatureVersion1 | (options_.event_idx ? kFeatureEventIdx : 0) |
                       (options_.indirect ? kFeatureIndirect : 0);
   Send(request::kGetFeatures, {});
@@ -151,7 +151,7 @@ void FakeGuest::Start() {
   Send(request::kSetFeatures, Pack(features));
   SendMemTable();
   Resume();
-  PostReceiveBuffers(options_.queue_size / 2);
+  if (driver) PostReceiveBuffers(options_.queue_size / 2);
 }
 
 void FakeGuest::Resume() {
@@ -177,13 +177,14 @@ void FakeGuest::Stop() {
   }
 }
 
-void FakeGuest::ResetAndStart() {
+void FakeGuest::ResetAndStart(bool driver) {
   rx_.Reset();
   tx_.Reset();
   rx_buffers_.clear();
   streams_.clear();
   base_[0] = base_[1] = 0;
   Resume();
+  if (!driver) return;
   PostReceiveBuffers(options_.queue_size / 2);
 }
 

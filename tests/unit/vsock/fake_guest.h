@@ -74,10 +74,11 @@ class FakeGuest {
   bool Connect(const std::string& path);
   void Disconnect() { socket_.Reset(); }
   // All of a start: features, memory, rings, receive buffers.
-  void Start();
-  void Stop();           // GET_VRING_BASE for both rings
-  void Resume();         // after Stop, with the bases it returned
-  void ResetAndStart();  // after Stop, as for a guest that boots anew
+  void Start(bool driver = true);
+  void Stop();    // GET_VRING_BASE for both rings
+  void Resume();  // after Stop, with the bases it returned
+  // After Stop, as for a guest that boots anew; without its driver it posts no receive buffers.
+  void ResetAndStart(bool driver = true);
   void Send(uint32_t request, const std::vector<uint8_t>& payload, const std::vector<int>& fds = {},
             bool need_reply = false, uint32_t flags = 1);
   // The payload of the next reply; nothing if the device hung up.
@@ -103,7 +104,8 @@ class FakeGuest {
   GuestRam& ram() { return ram_; }
   DriverRing& rx() { return rx_; }
   DriverRing& tx() { return tx_; }
-  void Kick(uint32_t index);
+  void Kick(uint32_t index);  // if the device asked for it
+  void KickAnyway(uint32_t index) { SignalEventFd(fds_[index].kick.get()); }
   void PostReceiveBuffers(int count);
   // Sends one packet, its bytes cut into descriptors of the given sizes (the rest in a last one).
   void SendPacket(Header header, const std::string& payload = "",
