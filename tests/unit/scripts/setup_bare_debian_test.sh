@@ -88,7 +88,7 @@ cd "$source_dir"
 inside sh -c 'g++ -std=c++20 -fsyntax-only -I/usr/local/cuda/include -I"$(llvm-config-19 --includedir)" /headers.cc'
 
 echo "-- programs"
-for program in ccache clang++ clang-format clang-tidy cpio crun dpkg-deb docker-registry git lz4 mkfs.erofs mmdebstrap ninja \
+for program in ccache clang++ clang-format clang-tidy cpio crun dpkg-deb docker-registry git lz4 mkfs.erofs mkfs.ext4 mmdebstrap ninja \
   podman protoc python3 qemu-system-x86_64 readelf runc shellcheck skopeo umoci xz zstd; do
   inside sh -c "command -v $program" >/dev/null || {
     echo "no package brings the program $program" >&2
