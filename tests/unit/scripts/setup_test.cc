@@ -149,7 +149,7 @@ TEST_F(SetupTest, SaysHowToGetTheHeaders) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("no matching distribution"));
   EXPECT_THAT(outcome.err, HasSubstr("CUDA driver API headers"));
-  EXPECT_THAT(outcome.err, HasSubstr("cuda-driver-dev-13-0"));
+  EXPECT_THAT(outcome.err, HasSubstr("cuda-cudart-dev-13-0"));
   outcome = Run("--check");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("nothing is fetched with --check"));
