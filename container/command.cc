@@ -29,6 +29,7 @@ struct Options {
 void AddHostOptions(CLI::App* command, HostOptions& host) {
   command->add_option("--root", host.root, "Read the host's files below DIR instead of /")
       ->type_name("DIR")
+      ->check(CLI::ExistingDirectory.description(""))
       ->group("Host");
   command
       ->add_option("--podman", host.podman,

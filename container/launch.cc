@@ -24,13 +24,17 @@ static_assert(std::atomic<pid_t>::is_always_lock_free, "used in a signal handler
 void Forward(int signal, siginfo_t* info, void*) {
   // The terminal's own signals have reached the child already, which shares our process group.
   const pid_t child = signal_target.load(std::memory_order_relaxed);
-  if (child > 0 && info->si_code == SI_USER) kill(child, signal);
+  if (child > 0 && info->si_code <= 0) kill(child, signal);  // not SI_KERNEL: sent by a process
 }
 
-// Forwards signals for its lifetime.
+// Forwards signals for its lifetime, and holds them back until there is a child to forward them to.
 class SignalForwarding {
  public:
   SignalForwarding() {
+    sigset_t forwarded;
+    sigemptyset(&forwarded);
+    for (int signal : kForwarded) sigaddset(&forwarded, signal);
+    pthread_sigmask(SIG_BLOCK, &forwarded, &mask_before_);
     struct sigaction action = {};
     action.sa_sigaction = Forward;
     action.sa_flags = SA_SIGINFO | SA_RESTART;
@@ -45,15 +49,22 @@ class SignalForwarding {
   SignalForwarding(const SignalForwarding&) = delete;
   SignalForwarding& operator=(const SignalForwarding&) = delete;
 
+  void To(pid_t child) {
+    signal_target = child;
+    pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+  }
+
   // Also called by the child, between fork and exec.
   void Restore() const {
     for (std::size_t i = 0; i < kForwarded.size(); ++i) {
       sigaction(kForwarded[i], &before_[i], nullptr);
     }
+    pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   }
 
  private:
   std::array<struct sigaction, kForwarded.size()> before_ = {};
+  sigset_t mask_before_ = {};
 };
 
 void WriteAll(int fd, const char* bytes, std::size_t size) {
@@ -95,35 +106,23 @@ int Watch(pid_t child, int fd, std::string& last) {
 }  // namespace
 
 LaunchResult LaunchAndWatch(const std::vector<std::string>& argv) {
-  std::vector<char*> words;
-  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
   int errors[2];
-  int report[2];
   if (pipe2(errors, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category());
-  if (pipe2(report, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category());
-
-  const SignalForwarding forwarding;
-  const pid_t child = fork();
-  if (child == 0) {
-    forwarding.Restore();
-    dup2(errors[1], STDERR_FILENO);
-    execvp(words[0], words.data());
-    const int error = errno;
-    [[maybe_unused]] const ssize_t n = write(report[1], &error, sizeof(error));
-    _exit(127);
-  }
-  int error = child < 0 ? errno : 0;
-  signal_target = child > 0 ? child : 0;
+  SignalForwarding forwarding;
+  int error = 0;
+  const pid_t child = Spawn(
+      argv,
+      [&] {
+        forwarding.Restore();
+        dup2(errors[1], STDERR_FILENO);
+      },
+      error);
   close(errors[1]);
-  close(report[1]);
-  if (child > 0 && read(report[0], &error, sizeof(error)) <= 0) error = 0;
-  close(report[0]);
-  if (error != 0) {
-    if (child > 0) waitpid(child, nullptr, 0);
+  if (child < 0) {
     close(errors[0]);
     throw std::system_error(error, std::generic_category(), "cannot run " + argv[0]);
   }
+  forwarding.To(child);
   LaunchResult result;
   fcntl(errors[0], F_SETFL, O_NONBLOCK);
   result.status = Watch(child, errors[0], result.last_stderr);

@@ -15,21 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// In the child, between fork and exec: only async-signal-safe calls.
-[[noreturn]] void BecomeProgram(char* const* argv, int output, int error_report) {
-  setpgid(0, 0);
-  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null >= 0) {
-    dup2(null, STDIN_FILENO);
-    dup2(null, STDERR_FILENO);
-  }
-  dup2(output, STDOUT_FILENO);
-  execvp(argv[0], argv);
-  const int error = errno;
-  [[maybe_unused]] const ssize_t n = write(error_report, &error, sizeof(error));
-  _exit(127);
-}
-
 // Reads what is there. False at the end of the stream, or when the limit is passed.
 bool Drain(int fd, std::size_t limit, ProgramOutput& out) {
   char block[16 * 1024];
@@ -90,46 +75,70 @@ bool ChildEnd::WaitWith(int fd, int timeout_ms) const {
   return poll(both, 2, capped ? kLookAgainMs : timeout_ms) > 0 && both[0].revents != 0;
 }
 
-ProgramOutput RunForOutput(const std::vector<std::string>& argv, std::chrono::milliseconds limit,
-                           std::size_t limit_bytes) {
-  std::vector<char*> arguments;
-  for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  int output[2];
-  int report[2];
-  if (pipe2(output, O_CLOEXEC) != 0) return CouldNotStart(errno);
+pid_t Spawn(const std::vector<std::string>& argv, const std::function<void()>& prepare,
+            int& error) {
+  std::vector<char*> words;
+  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  int report[2];  // carries exec's errno; exec itself closes it
   if (pipe2(report, O_CLOEXEC) != 0) {
-    const int error = errno;
-    close(output[0]);
-    close(output[1]);
-    return CouldNotStart(error);
+    error = errno;
+    return -1;
   }
   const pid_t child = fork();
-  if (child == 0) BecomeProgram(arguments.data(), output[1], report[1]);
-  const int fork_error = errno;
-  close(output[1]);
+  if (child == 0) {
+    prepare();
+    execvp(words[0], words.data());
+    const int failure = errno;
+    [[maybe_unused]] const ssize_t n = write(report[1], &failure, sizeof(failure));
+    _exit(127);
+  }
+  error = child < 0 ? errno : 0;
   close(report[1]);
-  int exec_error = child < 0 ? fork_error : 0;
-  if (child > 0 && read(report[0], &exec_error, sizeof(exec_error)) <= 0) exec_error = 0;
+  if (child > 0) {
+    ssize_t n = 0;
+    do {
+      n = read(report[0], &error, sizeof(error));
+    } while (n < 0 && errno == EINTR);
+    if (n != sizeof(error)) error = 0;
+    if (error != 0) waitpid(child, nullptr, 0);
+  }
   close(report[0]);
+  return error == 0 ? child : -1;
+}
 
+ProgramOutput RunForOutput(const std::vector<std::string>& argv, std::chrono::milliseconds limit,
+                           std::size_t limit_bytes) {
+  int pipe[2];
+  if (pipe2(pipe, O_CLOEXEC) != 0) return CouldNotStart(errno);
+  int error = 0;
+  const pid_t child = Spawn(
+      argv,
+      [&pipe] {
+        setpgid(0, 0);
+        const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null >= 0) {
+          dup2(null, STDIN_FILENO);
+          dup2(null, STDERR_FILENO);
+        }
+        dup2(pipe[1], STDOUT_FILENO);
+      },
+      error);
+  close(pipe[1]);
   ProgramOutput out;
   int wait_status = 0;
-  if (exec_error != 0) {
-    if (child > 0) waitpid(child, &wait_status, 0);
-    out = CouldNotStart(exec_error);
-  } else {
-    fcntl(output[0], F_SETFL, O_NONBLOCK);
-    if (!AwaitEnd(child, output[0], Clock::now() + limit, limit_bytes, out, wait_status)) {
-      kill(-child, SIGKILL);
-      waitpid(child, &wait_status, 0);
-    } else if (out.end != ProgramOutput::End::kTooMuch) {
-      const bool exited = WIFEXITED(wait_status);
-      out.end = exited ? ProgramOutput::End::kExited : ProgramOutput::End::kSignalled;
-      out.status = exited ? WEXITSTATUS(wait_status) : WTERMSIG(wait_status);
-    }
+  fcntl(pipe[0], F_SETFL, O_NONBLOCK);
+  if (child < 0) {
+    out = CouldNotStart(error);
+  } else if (!AwaitEnd(child, pipe[0], Clock::now() + limit, limit_bytes, out, wait_status)) {
+    kill(-child, SIGKILL);
+    waitpid(child, &wait_status, 0);
+  } else if (out.end != ProgramOutput::End::kTooMuch) {
+    const bool exited = WIFEXITED(wait_status);
+    out.end = exited ? ProgramOutput::End::kExited : ProgramOutput::End::kSignalled;
+    out.status = exited ? WEXITSTATUS(wait_status) : WTERMSIG(wait_status);
   }
-  close(output[0]);
+  close(pipe[0]);
   return out;
 }
 

@@ -124,6 +124,7 @@ TEST(RunArgs, RejectionsNameTheTokenAndTheHint) {
   EXPECT_THAT(Smolvm(fixture, {"run-args", "nvidia:x"}).err,
               AllOf(HasSubstr("'nvidia:x'"), HasSubstr("accepted are")));
   EXPECT_THAT(Smolvm(fixture, {"run-args", "all", "--format", "xml"}).err, HasSubstr("xml not in"));
+  EXPECT_THAT(Smolvm({"detect", "--root", "/no/such/root"}).err, HasSubstr("/no/such/root"));
   EXPECT_THAT(Smolvm(fixture, {"run-args", "amd"}).err,
               AllOf(HasSubstr("/dev/kfd"), HasSubstr("modprobe amdgpu")));
 }
