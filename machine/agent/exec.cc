@@ -44,6 +44,8 @@ class Session {
   }
 
   void Run() {
+    // What came along with the request.
+    while (std::optional<Frame> frame = channel_->Next()) Take(*frame);
     while (true) {
       if (!Step()) return HangUp();
       if (status_) break;

@@ -135,6 +135,11 @@ Options ParseOptions(int argc, const char* const* argv) {
   CLI::App app("Runs microVMs, with CUDA inside.", "smolvm machine");
   app.require_subcommand(1);
   AddVerbs(&app, &options, &raw);
+  try {
+    if (argc > 1 && argv[1][0] != '-') app.get_subcommand(std::string(argv[1]));
+  } catch (const CLI::OptionNotFound&) {
+    Fail("'{}' is not a command of smolvm machine; 'smolvm machine --help' lists them", argv[1]);
+  }
   // Everything after the first "--" is the command's, whatever it looks like.
   int own = 1;
   while (own < argc && std::string_view(argv[own]) != "--") ++own;

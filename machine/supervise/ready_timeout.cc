@@ -11,19 +11,18 @@ namespace {
 constexpr uint32_t kReadySeconds = 30;
 constexpr uint32_t kEmulatedFactor = 10;
 
+// The last line that says something, without control characters.
 std::string LastWords(const std::string& console) {
-  std::string line;
-  for (const char c : console) {
-    if (c == '\n' || c == '\r') {
-      if (line.find_last_of('\n') != std::string::npos) line.clear();
-      if (!line.empty()) line += '\n';
-    } else {
-      if (!line.empty() && line.back() == '\n') line.clear();
+  std::string last, line;
+  for (const char c : console + "\n") {
+    if (c != '\n' && c != '\r') {
       if (static_cast<unsigned char>(c) >= ' ') line += c;
+      continue;
     }
+    if (!line.empty()) last = line;
+    line.clear();
   }
-  while (!line.empty() && line.back() == '\n') line.pop_back();
-  return line;
+  return last;
 }
 
 }  // namespace

@@ -331,6 +331,8 @@ int RunSupervisor(const SupervisorOptions& options) {
   UniqueFd owner(options.owner_fd);
   try {
     const fs::path path = options.record_path;
+    // Everything of the machine works in its folder, so that its processes can be told.
+    if (chdir(path.parent_path().c_str()) != 0) Fail("{}: {}", path.string(), ErrnoText());
     MachineRecord record = DecodeRecord(ReadFile(path, 16 << 20));
     Supervisor supervisor(std::move(record), path.parent_path(), std::move(owner));
     supervisor.Run();

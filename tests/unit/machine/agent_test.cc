@@ -132,6 +132,13 @@ TEST_F(AgentTest, InputAndItsEnd) {
   for (int i = 0; i < 40; ++i) channel.Send(FrameType::kStdin, std::string(50000, 'x'));
   channel.Send(FrameType::kStdin, "");
   EXPECT_EQ(Collect(&channel).out, "2000000\n");
+  // All of it in one piece with the request.
+  Channel quick = Open();
+  const std::string bytes = EncodeFrame(FrameType::kExec, EncodeExec(request)) +
+                            EncodeFrame(FrameType::kStdin, "abc") +
+                            EncodeFrame(FrameType::kStdin, "");
+  ASSERT_EQ(write(quick.fd(), bytes.data(), bytes.size()), ssize_t(bytes.size()));
+  EXPECT_EQ(Collect(&quick).out, "3\n");
   // Without an open input the command sees its end at once.
   EXPECT_EQ(Run(Shell("wc -c")).out, "0\n");
 }
@@ -222,6 +229,8 @@ TEST_F(AgentTest, StrangersAreTurnedAway) {
     const UniqueFd fd = dial(bytes);
     EXPECT_TRUE(Until([&] { return closed(fd); }));
   }
+  EXPECT_TRUE(Until([&] { return waitpid(agent_, nullptr, WNOHANG) == agent_; }));
+  agent_ = -1;
   EXPECT_FALSE(ready_);
   EXPECT_FALSE(link_->connected());
   EXPECT_EQ(share_, 99u);

@@ -1,0 +1,13 @@
+if(TARGET smolvm AND TARGET smolvm-vsock-device)
+  smolvm_test(machine_vm_test
+    SOURCES ${CMAKE_CURRENT_LIST_DIR}/machine_vm_test.cc ${CMAKE_CURRENT_LIST_DIR}/machine_vm_images_test.cc
+      ${CMAKE_CURRENT_LIST_DIR}/machine_vm_support.cc
+    LIBS smolvm::machine LABELS vm TIMEOUT 1500)
+  add_dependencies(machine_vm_test smolvm smolvm-machine-agent smolvm-vsock-device)
+  # Kernel and images are made once for a build folder, as on a user's machine.
+  target_compile_definitions(machine_vm_test PRIVATE
+    SMOLVM_PROGRAM="$<TARGET_FILE:smolvm>"
+    SMOLVM_AGENT="$<TARGET_FILE:smolvm-machine-agent>"
+    SMOLVM_VSOCK_DEVICE="$<TARGET_FILE:smolvm-vsock-device>"
+    SMOLVM_TEST_CACHE="${CMAKE_BINARY_DIR}/vm-cache")
+endif()
