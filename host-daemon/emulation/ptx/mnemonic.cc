@@ -264,13 +264,25 @@ void Apply(Meaning meaning, Modifiers* m) {
     case modifier::kVideo:
       return ApplyVideo(static_cast<Flag>(value), m);
     case modifier::kSat:
-      (value == kSatfinite ? m->satfinite = true : m->sat = true);
+      if (value == kSatfinite) {
+        m->satfinite = true;
+      } else {
+        m->sat = true;
+      }
       return;
     case modifier::kApprox:
-      (value == kFull ? m->full = true : m->approx = true);
+      if (value == kFull) {
+        m->full = true;
+      } else {
+        m->approx = true;
+      }
       return;
     case modifier::kXorsign:
-      (value == kAbsolute ? m->abs = true : m->xorsign = true);
+      if (value == kAbsolute) {
+        m->abs = true;
+      } else {
+        m->xorsign = true;
+      }
       return;
     case modifier::kAbs:
       m->abs = true;
