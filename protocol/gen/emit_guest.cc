@@ -46,7 +46,8 @@ std::string DecodeResult(const Param& param, const Field& field) {
   if (field.options.device()) return guard + fmt::format("*{0} = ToGuestOrdinal(reply.{0});\n", n);
   if (field.options.handle()) {
     std::string text = guard + fmt::format("*{0} = reinterpret_cast<{1}>(reply.{0});\n", n, type);
-    if (field.options.handle() == api::CONTEXT) text += fmt::format("  ContextSeen(reply.{});\n", n);
+    if (field.options.handle() == api::CONTEXT)
+      text += fmt::format("  ContextSeen(reply.{});\n", n);
     if (field.options.mints())
       text += fmt::format("  Minted(Kind::{}, reply.{});\n", KindName(field.options.handle()), n);
     return text;
@@ -80,8 +81,8 @@ std::string AfterSuccess(const CallModel& call) {
   }
   for (const Field& field : call.reply_fields) {
     if (!field.options.mints_memory().empty()) {
-      text += fmt::format("  if (!MemoryMinted(*{0}, {1})) return GiveMemoryBack(*{0});\n", field.name(),
-                          field.options.mints_memory());
+      text += fmt::format("  if (!MemoryMinted(*{0}, {1})) return GiveMemoryBack(*{0});\n",
+                          field.name(), field.options.mints_memory());
     }
   }
   for (const Field& field : call.request_fields) {
@@ -141,7 +142,8 @@ std::string EmitEntry(const Section& section) {
                         call.name, call.more_declaration(), Body(call));
   }
   text +=
-      "\n}  // namespace\n}  // namespace smolvm::guest\n\nusing namespace smolvm;\nusing namespace smolvm::guest;\n\n"
+      "\n}  // namespace\n}  // namespace smolvm::guest\n\nusing namespace smolvm;\nusing "
+      "namespace smolvm::guest;\n\n"
       "#pragma GCC visibility push(default)\nextern \"C\" {\n";
   for (const CallModel& call : section.calls) {
     text += Export(call, call.name, "kNoVariant");

@@ -39,6 +39,7 @@ class Generator : public pb::compiler::CodeGenerator {
         const std::string stem = "protocol/api/" + section.name;
         Write(context, stem + ".entry.cc", EmitEntry(section));
         Write(context, stem + ".dispatch.cc", EmitDispatch(section));
+        Write(context, stem + ".loopback.cc", EmitLoopbackCases(section));
       }
       Write(context, "protocol/api/call_ids.h", EmitCallIds(model));
       Write(context, "protocol/api/guest_manual.h", EmitGuestManual(model));

@@ -90,8 +90,9 @@ std::string EmitDispatchTable(const Model& model);
 std::string EmitCallIds(const Model& model);
 std::string EmitDriverTableHeader(const Model& model);
 std::string EmitDriverTableSource(const Model& model);
-std::string EmitRecordingDriver(const Model& model);  // tests
-std::string EmitServedSymbols(const Model& model);    // symbol → call id, for cuGetProcAddress
+std::string EmitRecordingDriver(const Model& model);    // tests
+std::string EmitLoopbackCases(const Section& section);  // tests
+std::string EmitServedSymbols(const Model& model);      // symbol → call id, for cuGetProcAddress
 std::string EmitCallTable(const Model& model, const std::string& reasons_path);  // docs/calls.md
 
 // What generated C++ begins with.
