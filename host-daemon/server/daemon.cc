@@ -17,6 +17,7 @@
 #include "host-daemon/server/listener.h"
 #include "host-daemon/server/log_limit.h"
 #include "host-daemon/server/notify.h"
+#include "host-daemon/server/vsock_device.h"
 #include "host-daemon/server/worker_pool.h"
 #include "protocol/api/session.wire.h"
 #include "protocol/log/log.h"
@@ -41,8 +42,10 @@ class Daemon {
 
  private:
   bool Listen();
+  bool ListenAt(const transport::Endpoint& endpoint);
+  void AddDevice(const transport::Endpoint& endpoint);
   void OnSignal();
-  void OnReady(const std::string& backend);
+  void OnReady();
   void OnGuest(Guest guest);
   void OnSessionEnded();
   void Refuse(Guest guest, uint32_t status, const std::string& message);
@@ -61,6 +64,9 @@ class Daemon {
   WorkerPool pool_;
   Greetings greetings_;
   std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<std::unique_ptr<VsockDevice>> devices_;
+  std::string backend_;         // key=value fields, once a worker has told
+  size_t devices_awaited_ = 0;  // that are not ready yet
   bool draining_ = false;
   int status_ = 0;
 };
@@ -73,7 +79,11 @@ Daemon::Daemon(const Options& options)
       drain_limit_(io_),
       pool_(io_,
             {options.worker, options.worker_arguments, options.workers_ready, options.max_sessions},
-            {.ready = [this](const std::string& backend) { OnReady(backend); },
+            {.ready =
+                 [this](const std::string& backend) {
+                   backend_ = backend;
+                   OnReady();
+                 },
              .hopeless = [this](const std::string& reason) { Fail(reason); },
              .unserved =
                  [this](Guest guest) {
@@ -86,24 +96,54 @@ int Daemon::Run() {
   if (!Listen()) return 1;
   AwaitSignals();
   AwaitChildren();
-  pool_.Start();
-  io_.run();
+  for (const auto& device : devices_) device->Start();
+  if (status_ == 0) pool_.Start();
+  if (status_ == 0) io_.run();
   pool_.KillAll();
   return status_;
 }
 
 bool Daemon::Listen() {
   for (const Endpoint& endpoint : options_.listen) {
-    auto listener = std::make_unique<Listener>(
-        io_, endpoint, [this](int fd, std::string from) { greetings_.Add(fd, std::move(from)); });
-    std::string error;
-    if (!listener->Start(&error)) {
-      Fail(error);
+    if (endpoint.kind == Endpoint::Kind::kVhostUser) {
+      AddDevice(endpoint);
+    } else if (!ListenAt(endpoint)) {
       return false;
     }
-    listeners_.push_back(std::move(listener));
   }
   return true;
+}
+
+bool Daemon::ListenAt(const Endpoint& endpoint) {
+  auto listener = std::make_unique<Listener>(
+      io_, endpoint, [this](int fd, std::string from) { greetings_.Add(fd, std::move(from)); });
+  std::string error;
+  if (!listener->Start(&error)) {
+    Fail(error);
+    return false;
+  }
+  listeners_.push_back(std::move(listener));
+  return true;
+}
+
+void Daemon::AddDevice(const Endpoint& endpoint) {
+  ++devices_awaited_;
+  devices_.push_back(std::make_unique<VsockDevice>(
+      io_, options_.vsock_device, endpoint, options_.log_level_name,
+      VsockDevice::Events{.accepted =
+                              [this](int fd, std::string from) {
+                                if (draining_) {
+                                  close(fd);
+                                } else {
+                                  greetings_.Add(fd, std::move(from));
+                                }
+                              },
+                          .ready =
+                              [this] {
+                                --devices_awaited_;
+                                OnReady();
+                              },
+                          .failed = [this](const std::string& reason) { Fail(reason); }}));
 }
 
 void Daemon::AwaitSignals() {
@@ -118,16 +158,19 @@ void Daemon::AwaitChildren() {
   children_.async_wait([this](const error_code& code, int) {
     if (code) return;
     pool_.Reap();
+    for (const auto& device : devices_) device->Reap();
     AwaitChildren();
   });
 }
 
-void Daemon::OnReady(const std::string& backend) {
+// Called when a part is ready: when all are, the daemon is.
+void Daemon::OnReady() {
+  if (backend_.empty() || devices_awaited_ != 0) return;
   std::string listen;
   for (const Endpoint& endpoint : options_.listen) {
     listen += " listen=" + log::Quote(ToString(endpoint));
   }
-  log::Info("event=ready{} {}", listen, backend);
+  log::Info("event=ready{} {}", listen, backend_);
   NotifyManager("READY=1");
 }
 
@@ -211,6 +254,7 @@ void Daemon::OnSessionEnded() {
 
 void Daemon::Quit() {
   for (const auto& listener : listeners_) listener->Stop();
+  for (const auto& device : devices_) device->Stop();
   pool_.KillAll();
   if (draining_) log::Info("event=stopped sessions_cut_off={}", pool_.sessions());
   io_.stop();

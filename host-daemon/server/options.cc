@@ -149,6 +149,7 @@ void SetWorkerArguments(const Texts& texts, Options* options) {
 void SetRest(const Texts& texts, Options* options) {
   Require(log::ParseLevel(texts.log_level, &options->log_level), "--log-level", texts.log_level,
           "off, error, warn, info or debug");
+  options->log_level_name = texts.log_level;
   if (options->worker.empty()) options->worker = ProgramFolder() / "smolvm-cuda-worker";
   if (options->vsock_device.empty()) {
     options->vsock_device = ProgramFolder() / "smolvm-cuda-vsock";

@@ -16,6 +16,7 @@ struct Options {
   uint32_t workers_ready = 2;
   uint32_t drain_seconds = 10;
   log::Level log_level = log::Level::kInfo;
+  std::string log_level_name = "info";
   std::string worker;        // path of smolvm-cuda-worker
   std::string vsock_device;  // path of smolvm-cuda-vsock
   std::vector<std::string> worker_arguments;

@@ -110,6 +110,29 @@ TEST_F(StartTest, AutoTakesTheDriverElseEmulation) {
       << log_;
 }
 
+TEST_F(StartTest, AVsockDeviceIsStartedWatchedAndEnded) {
+  const std::string device = folder_ + "/device";
+  Start({"--listen", "vhost-user:" + device});
+  EXPECT_NE(log_.find("listen=vhost-user:" + device), std::string::npos) << log_;
+  EXPECT_TRUE(std::filesystem::is_socket(device));
+  EXPECT_EQ(ConnectAndGreet()->Ask(kFakeEcho, "x"), "x");
+  Signal(SIGTERM);
+  EXPECT_EQ(AwaitExit(), 0);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (std::filesystem::exists(device) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(std::filesystem::exists(device));
+}
+
+TEST_F(StartTest, ABusyVsockDeviceIsOneLine) {
+  std::ofstream(folder_ + "/file") << "precious";
+  Launch({"--listen", "vhost-user:" + folder_ + "/file", "--driver", "good"});
+  EXPECT_EQ(AwaitExit(), 1);
+  EXPECT_EQ(Count("\n"), 1) << log_;
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/file"));
+}
+
 TEST_F(StartTest, ASocketLeftByACrashIsReplaced) {
   Start();
   Kill();
