@@ -13,12 +13,13 @@ int64_t NowNs() {
 
 }  // namespace
 
-void Event::Record(const std::shared_ptr<Stream>& stream) {
+void Event::Record(const std::shared_ptr<Stream>& stream, std::vector<Ticket> after) {
   auto time = std::make_shared<std::atomic<int64_t>>(0);
   // The lock keeps two records of one event in the order of their numbers.
   std::lock_guard lock(mutex_);
-  last_ = stream->Submit(Stream::Where::kAnywhere,
-                         [time] { time->store(NowNs(), std::memory_order_release); });
+  last_ = stream->Submit(
+      Stream::Where::kAnywhere, [time] { time->store(NowNs(), std::memory_order_release); },
+      std::move(after));
   time_ = std::move(time);
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "host-daemon/emulation/device/stream.h"
 
@@ -19,7 +20,7 @@ class Event {
   Event(unsigned flags, uint64_t context_id) : flags_(flags), context_id_(context_id) {}
 
   // Puts a record into `stream`. Queries and waits see the last record only.
-  void Record(const std::shared_ptr<Stream>& stream);
+  void Record(const std::shared_ptr<Stream>& stream, std::vector<Ticket> after = {});
 
   // The work that the last record waits for; done when there was none.
   Ticket last() const;

@@ -83,6 +83,32 @@ SMOLVM_API cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned 
   return Record(event, PerThread(stream), flags);
 }
 
+// Captures everything that is unfinished in the context.
+SMOLVM_API cuCtxRecordEvent(CUcontext handle, CUevent event_handle) {
+  SMOLVM_ENTER();
+  std::shared_ptr<Context> context;
+  SMOLVM_RETURN_IF_ERROR(FindContext(handle, &context));
+  std::shared_ptr<Event> event;
+  SMOLVM_RETURN_IF_ERROR(FindEvent(event_handle, &event));
+  const auto group = context->group();
+  if (group == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (group->context_id() != event->context_id()) return CUDA_ERROR_INVALID_HANDLE;
+  event->Record(group->Recorder(), group->PendingAll());
+  return CUDA_SUCCESS;
+}
+
+SMOLVM_API cuCtxWaitEvent(CUcontext handle, CUevent event_handle) {
+  SMOLVM_ENTER();
+  std::shared_ptr<Context> context;
+  SMOLVM_RETURN_IF_ERROR(FindContext(handle, &context));
+  std::shared_ptr<Event> event;
+  SMOLVM_RETURN_IF_ERROR(FindEvent(event_handle, &event));
+  const auto group = context->group();
+  if (group == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (const Ticket ticket = event->last(); !ticket.Done()) group->HoldBack(ticket);
+  return CUDA_SUCCESS;
+}
+
 SMOLVM_API cuEventQuery(CUevent handle) {
   SMOLVM_ENTER();
   std::shared_ptr<Event> event;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "host-daemon/emulation/api/driver.h"
+#include "host-daemon/emulation/runtime/program.h"
 
 namespace smolvm::emulation {
 namespace {
@@ -101,6 +102,7 @@ CUresult RunCopy(const std::shared_ptr<Stream>& stream, Copy copy, Mode mode) {
     stream->Run([&] {
       if (stream->group().fault() == 0) copy.Execute();
     });
+    FlushDeviceOutput();  // documented: a blocking copy writes out what kernels have printed
     return FaultOf(*stream);
   }
   if (copy.from.Pageable() && !stream->Idle()) {

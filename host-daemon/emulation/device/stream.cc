@@ -5,8 +5,11 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "protocol/log/log.h"
 
 namespace smolvm::emulation {
 namespace {
@@ -107,6 +110,29 @@ void StreamGroup::WaitAll() const {
   for (const Ticket& ticket : PendingAll()) ticket.Wait();
 }
 
+void StreamGroup::HoldBack(Ticket ticket) {
+  std::lock_guard lock(mutex_);
+  barriers_.push_back(std::move(ticket));
+  has_barriers_.store(true, std::memory_order_release);
+}
+
+void StreamGroup::AddBarriers(std::vector<Ticket>* after) {
+  if (!has_barriers_.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(mutex_);
+  std::erase_if(barriers_, [](const Ticket& ticket) { return ticket.Done(); });
+  has_barriers_.store(!barriers_.empty(), std::memory_order_release);
+  after->insert(after->end(), barriers_.begin(), barriers_.end());
+}
+
+std::shared_ptr<Stream> StreamGroup::Recorder() {
+  std::lock_guard lock(mutex_);
+  if (recorder_ == nullptr) {
+    recorder_ = std::make_shared<Stream>(shared_from_this(), Stream::Kind::kNonBlocking, 0, 0);
+    streams_.push_back(recorder_);
+  }
+  return recorder_;
+}
+
 void StreamGroup::SetFault(int result) {
   int none = 0;
   fault_.compare_exchange_strong(none, result, std::memory_order_acq_rel);
@@ -120,6 +146,8 @@ void StreamGroup::Close() {
     streams_.clear();
     if (legacy_) all.push_back(std::move(legacy_));
     legacy_ = nullptr;
+    recorder_ = nullptr;
+    barriers_.clear();
   }
   for (const auto& stream : all) stream->Close();
 }
@@ -134,6 +162,7 @@ Stream::Stream(std::shared_ptr<StreamGroup> group, Kind kind, unsigned flags, in
 Stream::~Stream() = default;
 
 void Stream::AddImplicit(std::vector<Ticket>* after) const {
+  group_->AddBarriers(after);
   if (kind_ == Kind::kNonBlocking) return;
   if (kind_ == Kind::kBlocking) {
     AddIfPending(group_->legacy(), after);
@@ -156,11 +185,12 @@ bool Stream::BeginInline(const std::vector<Ticket>& after, Ticket* ticket) {
 }
 
 void Stream::EndInline() {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   executing_ = false;
   completed_.fetch_add(1, std::memory_order_release);
   if (waiters_ > 0) work_done_.notify_all();
   if (thread_sleeps_ && !queue_.empty()) work_ready_.notify_one();
+  DrainWithoutThread(&lock);
 }
 
 Ticket Stream::Submit(Where where, Work work, std::vector<Ticket> after) {
@@ -201,12 +231,9 @@ Ticket Stream::Enqueue(Work work, std::vector<Ticket> after) {
   const uint64_t number = submitted_.load(std::memory_order_relaxed) + 1;
   queue_.push_back({std::move(work), std::move(after)});
   submitted_.store(number, std::memory_order_release);
-  if (!thread_started_) {
-    thread_started_ = true;
-    StartThread();
-  } else if (thread_sleeps_) {
-    work_ready_.notify_one();
-  }
+  if (!thread_started_) thread_started_ = StartThread();
+  if (thread_sleeps_) work_ready_.notify_one();
+  DrainWithoutThread(&lock);
   return {shared_from_this(), number};
 }
 
@@ -236,9 +263,33 @@ void Stream::Close() {
   work_ready_.notify_one();
 }
 
-void Stream::StartThread() {
+bool Stream::StartThread() {
   const SignalsBlocked blocked;  // inherited by the thread
-  std::thread([self = shared_from_this()] { self->ThreadMain(); }).detach();
+  try {
+    std::thread([self = shared_from_this()] { self->ThreadMain(); }).detach();
+    return true;
+  } catch (const std::system_error& error) {
+    log::Error("event=stream_thread_failed reason={}", log::Quote(error.what()));
+    return false;
+  }
+}
+
+void Stream::DrainWithoutThread(std::unique_lock<std::mutex>* lock) {
+  while (!thread_started_ && !queue_.empty() && !executing_) ExecuteFront(lock);
+}
+
+void Stream::ExecuteFront(std::unique_lock<std::mutex>* lock) {
+  Item item = std::move(queue_.front());
+  queue_.pop_front();
+  executing_ = true;
+  lock->unlock();
+  for (const Ticket& ticket : item.after) ticket.Wait();
+  item.work();
+  item = {};  // let go of what it holds before it counts as done
+  lock->lock();
+  executing_ = false;
+  completed_.fetch_add(1, std::memory_order_release);
+  if (waiters_ > 0) work_done_.notify_all();
 }
 
 void Stream::ThreadMain() {
@@ -255,17 +306,7 @@ void Stream::ThreadMain() {
         lock, [this] { return (!queue_.empty() && !executing_) || (closed_ && queue_.empty()); });
     thread_sleeps_ = false;
     if (queue_.empty()) return;
-    Item item = std::move(queue_.front());
-    queue_.pop_front();
-    executing_ = true;
-    lock.unlock();
-    for (const Ticket& ticket : item.after) ticket.Wait();
-    item.work();
-    item = {};  // let go of what it holds before it counts as done
-    lock.lock();
-    executing_ = false;
-    completed_.fetch_add(1, std::memory_order_release);
-    if (waiters_ > 0) work_done_.notify_all();
+    ExecuteFront(&lock);
   }
 }
 

@@ -54,6 +54,13 @@ class StreamGroup : public std::enable_shared_from_this<StreamGroup> {
   std::vector<Ticket> PendingAll() const;
   void WaitAll() const;
 
+  // All work submitted from now on, in any stream, begins after `ticket` (cuCtxWaitEvent).
+  void HoldBack(Ticket ticket);
+  // What HoldBack still holds work back for.
+  void AddBarriers(std::vector<Ticket>* after);
+  // A stream for work that belongs to the whole context; made at its first use.
+  std::shared_ptr<Stream> Recorder();
+
   // A device fault: every later call in the context returns it. The first one stays.
   void SetFault(int result);
   int fault() const { return fault_.load(std::memory_order_acquire); }
@@ -71,6 +78,9 @@ class StreamGroup : public std::enable_shared_from_this<StreamGroup> {
   std::atomic<bool> cancelled_{false};
   mutable std::mutex mutex_;
   std::shared_ptr<Stream> legacy_;
+  std::shared_ptr<Stream> recorder_;  // also among streams_
+  std::vector<Ticket> barriers_;
+  std::atomic<bool> has_barriers_{false};
   std::vector<std::shared_ptr<Stream>> streams_;  // without the legacy stream
 };
 
@@ -136,8 +146,13 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool BeginInline(const std::vector<Ticket>& after, Ticket* ticket);
   void EndInline();
   Ticket Enqueue(Work work, std::vector<Ticket> after);
-  void StartThread();
+  // False when the system has no thread to give.
+  bool StartThread();
   void ThreadMain();
+  // When there is no thread, callers do the queued work: slower, and still in order.
+  void DrainWithoutThread(std::unique_lock<std::mutex>* lock);
+  // Runs the first piece of work in the queue; `lock` is released meanwhile.
+  void ExecuteFront(std::unique_lock<std::mutex>* lock);
 
   const std::shared_ptr<StreamGroup> group_;
   const Kind kind_;

@@ -178,6 +178,29 @@ TEST_F(StreamTest, EventsOrderStreams) {
   EXPECT_EQ(cuEventDestroy(event), CUDA_ERROR_INVALID_HANDLE);
 }
 
+TEST_F(StreamTest, EventsOfAWholeContext) {
+  const CUdeviceptr address = Alloc(4096);
+  const CUstream first = NewStream(CU_STREAM_NON_BLOCKING), second = NewStream();
+  CUevent event = nullptr;
+  ASSERT_CUDA(cuEventCreate(&event, 0));
+  Gate gate(first);
+  EXPECT_CUDA(cuMemsetD32Async(address, 6, 1, first));
+  EXPECT_CUDA(cuCtxRecordEvent(context_, event));
+  EXPECT_EQ(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+  EXPECT_CUDA(cuCtxWaitEvent(context_, event));
+  EXPECT_CUDA(cuMemsetD32Async(address, 7, 1, second));
+  const CUstream later = NewStream(CU_STREAM_NON_BLOCKING);
+  EXPECT_CUDA(cuMemsetD32Async(address + 4, 8, 1, later));
+  EXPECT_EQ(cuStreamQuery(second), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(cuStreamQuery(later), CUDA_ERROR_NOT_READY);
+  gate.Open();
+  EXPECT_CUDA(cuCtxSynchronize());
+  EXPECT_CUDA(cuEventQuery(event));
+  EXPECT_EQ(Word(address), 7u);
+  EXPECT_EQ(cuCtxRecordEvent(Garbage<CUcontext>(), event), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuCtxWaitEvent(context_, Garbage<CUevent>()), CUDA_ERROR_INVALID_HANDLE);
+}
+
 TEST_F(StreamTest, EventsTakeTime) {
   CUevent begin = nullptr, end = nullptr, untimed = nullptr;
   ASSERT_CUDA(cuEventCreate(&begin, CU_EVENT_BLOCKING_SYNC));
