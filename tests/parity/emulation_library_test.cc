@@ -1,6 +1,8 @@
 // The emulation library against cuda.h and the export list.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <iterator>
 #include <regex>
@@ -23,6 +25,37 @@ TEST(EmulationLibraryTest, ExportsTheWholeListAndNothingElse) {
   const auto names = ParseExportList(ReadFile(SMOLVM_EXPORTS_TXT));
   const std::set<std::string> listed(names.begin(), names.end());
   EXPECT_EQ(parity::ElfExports(SMOLVM_EMULATION_LIBRARY), listed);
+}
+
+// A program may close the library while its threads still run.
+TEST(EmulationLibraryTest, SurvivesDlclose) {
+  void* library = dlopen(SMOLVM_EMULATION_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
+  const auto create =
+      reinterpret_cast<int (*)(void**, unsigned, int)>(dlsym(library, "cuCtxCreate_v2"));
+  const auto call =
+      reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(dlsym(library, "cuLaunchHostFunc"));
+  void* context = nullptr;
+  std::atomic<bool> open = false, ran = false;
+  std::atomic<bool>* const flags[] = {&open, &ran};
+  ASSERT_EQ(init(0), 0);
+  ASSERT_EQ(create(&context, 0, 0), 0);
+  ASSERT_EQ(call(
+                nullptr,
+                [](void* data) {
+                  auto* const* both = static_cast<std::atomic<bool>* const*>(data);
+                  both[0]->wait(false);
+                  *both[1] = true;
+                  both[1]->notify_all();
+                },
+                const_cast<std::atomic<bool>**>(flags)),
+            0);
+  EXPECT_EQ(dlclose(library), 0);
+  open = true;
+  open.notify_all();
+  ran.wait(false);
+  EXPECT_TRUE(ran);
 }
 
 TEST(ErrorNamesTest, HasEveryResultOfTheHeader) {
