@@ -92,6 +92,12 @@ TEST_F(Nvcc, EveryProgramParses) {
   }
 }
 
+// instructions.ptx is a list of what the parser must take (instructions_test.cc): is it PTX?
+TEST_F(Nvcc, TheAssemblerTakesTheListOfInstructions) {
+  const std::filesystem::path list = kPrograms.parent_path() / "instructions.ptx";
+  EXPECT_FALSE(Compile("-cubin -arch=sm_90 '" + list.string() + "'").empty());
+}
+
 TEST_F(Nvcc, EachCompressionOfFatbins) {
   for (const char* mode : {"default", "speed", "none"}) {
     const std::string image = Compile(
