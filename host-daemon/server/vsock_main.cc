@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <string>
@@ -25,6 +26,9 @@ namespace {
 
 using worker::ControlType;
 using worker::kControlFd;
+
+// For the device's thread to see that it is to stop.
+constexpr std::chrono::seconds kStopTime{2};
 
 struct DeviceOptions {
   vsock::DeviceConfig device;
@@ -48,7 +52,6 @@ bool Parse(int argc, char** argv, DeviceOptions* options) {
 }
 
 void PrepareProcess() {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   signal(SIGPIPE, SIG_IGN);
   const rlimit none{};
@@ -68,13 +71,15 @@ int HandOver(uint32_t guest_port) {
   return -1;
 }
 
-// The device ends with the daemon.
+// The device ends with the daemon, and removes its socket; hence no death signal.
 void WatchDaemon(vsock::Device& device) {
   worker::ControlMessage message;
   while (worker::ReceiveControl(kControlFd, true, &message) == worker::ControlResult::kGot) {
     if (message.fd >= 0) close(message.fd);
   }
   device.Stop();
+  std::this_thread::sleep_for(kStopTime);
+  _exit(1);
 }
 
 int Run(const DeviceOptions& options) {
