@@ -89,6 +89,12 @@ std::string Case(const CallModel& call, const std::string& symbol) {
       "  ASSERT_EQ({0}({5}), CUDA_SUCCESS);\n  host.Settle();\n  EXPECT_EQ(host.Count(\"{0}\"), "
       "1u);\n{6}",
       symbol, declare, seen, expect, produce, arguments, check);
+  for (const Param& param : call.params) {
+    const Field* field = call.request_field(param.name);
+    // The handle has ended with the first call.
+    if (field && field->options.ends())
+      text += fmt::format("  {0} = host.Handle<{1}>(3);\n", param.name, param.type);
+  }
   // An error of the driver's arrives as it is, with the next call at the latest.
   text += fmt::format(
       "  host.driver.{0} = [&]({1}) {{ return CUDA_ERROR_ECC_UNCORRECTABLE; }};\n"

@@ -22,8 +22,8 @@ int ThresholdFromEnvironment() {
   return static_cast<int>(level);
 }
 
-// Opened anew for each line: logging is rare, and a descriptor kept open could be closed or reused by the program
-// whose process this is.
+// Opened anew for each line: logging is rare, and a descriptor kept open could be closed or reused
+// by the program whose process this is.
 void WriteOut(std::string_view line) {
   const char* path = getenv("SMOLVM_CUDA_LOG_FILE");
   const int file = path && *path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
@@ -68,8 +68,9 @@ void Write(Level level, std::string_view event_and_fields) {
   gmtime_r(&now.tv_sec, &utc);
   char stamp[32];
   strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-  WriteOut(fmt::format("time={}.{:03}Z level={} component={} pid={} {}\n", stamp, now.tv_nsec / 1000000,
-                       kNames[static_cast<int>(level)], g_component.load(), getpid(), event_and_fields));
+  WriteOut(fmt::format("time={}.{:03}Z level={} component={} pid={} {}\n", stamp,
+                       now.tv_nsec / 1000000, kNames[static_cast<int>(level)], g_component.load(),
+                       getpid(), event_and_fields));
 }
 
 std::string Quote(std::string_view value) {

@@ -1,9 +1,12 @@
-// A logger for code that lives in somebody else's process: the guest's libcuda, the emulation library, the worker.
+// A logger for code that lives in somebody else's process: the guest's libcuda, the emulation
+// library, the worker.
 //
-// One `key=value` line per event. Silent unless SMOLVM_CUDA_LOG is set to error, warn, info or debug; lines go to
-// stderr, or are appended to SMOLVM_CUDA_LOG_FILE. The environment is read once, at the first call.
+// One `key=value` line per event. Silent unless SMOLVM_CUDA_LOG is set to error, warn, info or
+// debug; lines go to stderr, or are appended to SMOLVM_CUDA_LOG_FILE. The environment is read once,
+// at the first call.
 //
-// Threads: every function may be called from any thread; a line is written with one write(2), so lines never mix.
+// Threads: every function may be called from any thread; a line is written with one write(2), so
+// lines never mix.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,7 +29,8 @@ void SetComponent(const char* component);
 
 void Write(Level level, std::string_view event_and_fields);
 
-// Quotes a value if it holds a space, a quote, '=' or a control character, so that a line stays parseable.
+// Quotes a value if it holds a space, a quote, '=' or a control character, so that a line stays
+// parseable.
 std::string Quote(std::string_view value);
 
 template <typename... Args>

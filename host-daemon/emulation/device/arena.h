@@ -3,9 +3,10 @@
 //   kArenaBase                       kArenaBase + device_bytes            + kScratchBytes
 //   | device memory (allocations)    | scratch: shared windows, thread stacks |
 //
-// Addresses in device memory are device pointers, and equal the worker's own addresses. A page of device memory that
-// no allocation owns is PROT_NONE, so a stray access there faults; generated code checks that every address lies in
-// [kArenaBase, end), so a kernel can reach nothing else in the process.
+// Addresses in device memory are device pointers, and equal the worker's own addresses. A page of
+// device memory that no allocation owns is PROT_NONE, so a stray access there faults; generated
+// code checks that every address lies in [kArenaBase, end), so a kernel can reach nothing else in
+// the process.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ namespace smolvm::emulation {
 inline constexpr uintptr_t kArenaBase = 0x5500'0000'0000;
 // Reserved (not committed) for the kernel runtime.
 inline constexpr size_t kScratchBytes = size_t{64} << 30;
-// cuMemAlloc's documented alignment is "suitable for any kind of variable"; the real driver gives 512-byte-aligned
-// and we give at least as much as programs are known to rely on.
+// cuMemAlloc's documented alignment is "suitable for any kind of variable"; the real driver gives
+// 512-byte-aligned and we give at least as much as programs are known to rely on.
 inline constexpr size_t kAllocationAlignment = 512;
 
 struct Allocation {
@@ -29,8 +30,8 @@ struct Allocation {
   size_t size;  // as asked for
 };
 
-// Lifetime: one per process, made at cuInit and never destroyed (programs call the driver from atexit handlers).
-// Threads: every function may be called from any thread.
+// Lifetime: one per process, made at cuInit and never destroyed (programs call the driver from
+// atexit handlers). Threads: every function may be called from any thread.
 class Arena {
  public:
   // Null when the address range is taken or memory is short. `device_bytes` is rounded up to pages.
