@@ -30,6 +30,7 @@ void CheckWords(const std::vector<std::string>& words, ArgsFormat format) {
 // "0=0000:01:00.0, 1=0000:02:00.0".
 std::string IndexedAddresses(const DetectedVendor& found) {
   std::vector<std::string> indexed;
+  indexed.reserve(found.addresses.size());
   for (const std::string& address : found.addresses) {
     indexed.push_back(std::to_string(indexed.size()) + "=" + address);
   }

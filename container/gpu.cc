@@ -13,15 +13,16 @@ namespace {
 
 std::vector<std::string> AddressesOf(const HostRoot& root, GpuVendor vendor) {
   if (vendor == GpuVendor::kNvidia) return NvidiaAddresses(root);
+  std::vector<RenderNode> nodes = VendorRenderNodes(root, vendor);
   std::vector<std::string> addresses;
-  for (RenderNode& node : VendorRenderNodes(root, vendor)) {
-    addresses.push_back(std::move(node.address));
-  }
+  addresses.reserve(nodes.size());
+  for (RenderNode& node : nodes) addresses.push_back(std::move(node.address));
   return addresses;
 }
 
 [[noreturn]] void NothingToPass(const CdiSpecs& cdi) {
   std::vector<std::string> kinds;
+  kinds.reserve(GPU_VENDORS.size());
   for (GpuVendor vendor : GPU_VENDORS) kinds.emplace_back(CdiKind(vendor));
   std::string podman;
   if (cdi.too_old) podman = " that podman " + cdi.too_old->ToString() + " can use";
@@ -60,6 +61,7 @@ std::vector<std::string> gpu_run_args(const GpuSelector& gpus, const Host& host)
     }
   }
   std::vector<std::string> words;
+  words.reserve(2 * unique.size());
   for (PodmanOption& option : unique) {
     words.push_back(std::move(option.flag));
     words.push_back(std::move(option.value));

@@ -78,6 +78,7 @@ bool ChildEnd::WaitWith(int fd, int timeout_ms) const {
 pid_t Spawn(const std::vector<std::string>& argv, const std::function<void()>& prepare,
             int& error) {
   std::vector<char*> words;
+  words.reserve(argv.size() + 1);
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   int report[2];  // carries exec's errno; exec itself closes it

@@ -13,6 +13,7 @@ namespace {
 // What `vendor:N` would select, for messages: "amd:0=0000:03:00.0, amd:1=0000:83:00.0".
 std::string IndexMap(GpuVendor vendor, const std::vector<RenderNode>& nodes) {
   std::vector<std::string> map;
+  map.reserve(nodes.size());
   for (const RenderNode& node : nodes) {
     map.push_back(std::string(VendorName(vendor)) + ":" + std::to_string(map.size()) + "=" +
                   node.address);
@@ -23,6 +24,7 @@ std::string IndexMap(GpuVendor vendor, const std::vector<RenderNode>& nodes) {
 std::vector<RenderNode> Choose(GpuVendor vendor, const std::vector<std::uint32_t>& indices,
                                const std::vector<RenderNode>& nodes) {
   std::vector<RenderNode> chosen;
+  chosen.reserve(indices.size());
   for (std::uint32_t index : indices) {
     const std::string token = std::string(VendorName(vendor)) + ":" + std::to_string(index);
     if (index >= nodes.size()) {

@@ -53,6 +53,7 @@ std::vector<std::string> ChosenCards(const std::vector<std::uint32_t>& indices,
         "Grant the whole vendor ('nvidia'), or use CDI.\n" + std::string(kHint));
   }
   std::vector<std::string> cards;
+  cards.reserve(indices.size());
   for (std::uint32_t index : indices) {
     const std::string token = "nvidia:" + std::to_string(index);
     if (index >= map.minors.size()) {
@@ -80,6 +81,7 @@ std::vector<PodmanOption> RawOptions(const DeviceChoice& choice, const Host& hos
   }
   granted.insert(granted.end(), nodes.shared.begin(), nodes.shared.end());
   std::vector<PodmanOption> options;
+  options.reserve(granted.size());
   for (const std::string& node : granted) options.push_back({"--device", node});
   return options;
 }

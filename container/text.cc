@@ -42,6 +42,7 @@ std::string Join(const std::vector<std::string>& parts, std::string_view separat
 
 std::string JoinIndices(const std::vector<std::uint32_t>& indices) {
   std::vector<std::string> texts;
+  texts.reserve(indices.size());
   for (std::uint32_t index : indices) texts.push_back(std::to_string(index));
   return Join(texts, ",");
 }
