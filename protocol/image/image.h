@@ -6,7 +6,7 @@
 // the fatbin's entries are walked by fatbin.h.
 //
 //   first bytes            | what it is               | its length
-//   -----------------------|--------------------------|------------------------------------------------------------
+//   -----------------------|--------------------------|---------------------------------------------
 //   0x466243B1             | wrapper (.nvFatBinSegment)| 24 bytes, and what its pointers lead to
 //   0xBA55ED50             | fatbin container         | header size + the u64 behind it
 //   7F 'E' 'L' 'F', 64-bit | cubin                    | the furthest end among headers, sections
