@@ -5,12 +5,12 @@
 // measures it here, by the image's own headers. Nothing but sizes and magic numbers is looked at;
 // the fatbin's entries are walked by fatbin.h.
 //
-//   first bytes            | what it is               | its length
-//   -----------------------|--------------------------|---------------------------------------------
-//   0x466243B1             | wrapper (.nvFatBinSegment)| 24 bytes, and what its pointers lead to
-//   0xBA55ED50             | fatbin container         | header size + the u64 behind it
-//   7F 'E' 'L' 'F', 64-bit | cubin                    | the furthest end among headers, sections
-//   and segments text                   | PTX                      | to the NUL, which is counted
+//   first bytes            | what it is      | its length
+//   -----------------------|-----------------|------------------------------------------------
+//   0x466243B1             | wrapper         | 24 bytes, and what its pointers lead to
+//   0xBA55ED50             | fatbin container| header size + the u64 behind it
+//   7F 'E' 'L' 'F', 64-bit | cubin           | the furthest end of headers, sections, segments
+//   text                   | PTX             | to the NUL, which is counted
 //
 // Sources: crt/host_runtime.h and fatbinary_section.h of the CUDA toolkit (wrapper), the ELF-64
 // object file format, and what nvcc and fatbinary of toolkits 11 to 13 write (container).
