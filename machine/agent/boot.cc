@@ -136,7 +136,11 @@ void EnterRoot(const GuestConfig& config) {
     Fail("cannot change to the image's root: {}", ErrnoText());
   }
   MountSystem();
-  if (config.cuda) Attach(cuda, kCudaFolder);
+  if (!config.cuda) return;
+  Attach(cuda, kCudaFolder);
+  // Made here so that programs of every user can write to it.
+  const UniqueFd log(open(machine::kGuestCudaLog, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  fchmod(log.get(), 0666);
 }
 
 void PrepareSystem(const GuestConfig& config) {

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +33,24 @@ constexpr int kHangUpGraceMs = 2000;
 // A pipe holds 1 MiB at most (pipe(7), pipe-max-size); more comes only from processes that live on.
 constexpr size_t kMaxDrainChunks = 256;
 
+off_t CudaLogSize() {
+  struct stat status;
+  return stat(machine::kGuestCudaLog, &status) == 0 ? status.st_size : 0;
+}
+
+// What to tell the user of a program that NVIDIA's own runtime library refused to run: the guest's
+// libcuda noticed (event=nvidia_runtime) in what its log holds from `begin` on.
+std::string RuntimeHint(off_t begin) {
+  const UniqueFd log(open(machine::kGuestCudaLog, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  std::string text(machine::kStreamChunk, '\0');
+  const ssize_t n = pread(log.get(), text.data(), text.size(), begin);
+  text.resize(n > 0 ? n : 0);
+  if (text.find("event=nvidia_runtime") == std::string::npos) return {};
+  return "the program brings NVIDIA's own CUDA runtime, which runs on NVIDIA's driver only; build "
+         "it "
+         "again with NVCC_APPEND_FLAGS='-cudart shared' (its source stays as it is)";
+}
+
 // Carries one command's streams. A state machine around poll(2).
 class Session {
  public:
@@ -57,6 +76,7 @@ class Session {
     ExitReport report;
     report.kind = WIFSIGNALED(*status_) ? ExitKind::kSignalled : ExitKind::kExited;
     report.value = WIFSIGNALED(*status_) ? WTERMSIG(*status_) : WEXITSTATUS(*status_);
+    if (*status_ != 0) report.message = RuntimeHint(cuda_log_begin_);
     channel_->Send(FrameType::kExit, EncodeExit(report));
   }
 
@@ -167,6 +187,7 @@ class Session {
   std::string input_;
   bool input_ended_ = false;
   std::optional<int> status_;
+  const off_t cuda_log_begin_ = CudaLogSize();
 };
 
 }  // namespace

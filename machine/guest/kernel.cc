@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -176,14 +177,15 @@ GuestKernel EnsureKernel(const fs::path& cache) {
   struct stat status {};
   const bool have = stat(current.c_str(), &status) == 0 &&
                     fs::exists(kernels / ReadFile(current) / "kernel.json");
-  if (have &&
-      std::time(nullptr) - status.st_mtime < std::chrono::seconds(kLookAgainAfter).count()) {
+  const char* own_package = std::getenv("SMOLVM_KERNEL_PACKAGE");
+  const std::time_t look_again = status.st_mtime + std::chrono::seconds(kLookAgainAfter).count();
+  if (have && own_package == nullptr && std::time(nullptr) < look_again) {
     return LoadKernel(kernels / ReadFile(current));
   }
   try {
     const TempFolder work(cache / "tmp");
-    if (const char* deb = std::getenv("SMOLVM_KERNEL_PACKAGE")) {
-      WriteFileAtomically(current, Unpack(deb, work.path(), kernels));
+    if (own_package != nullptr) {
+      WriteFileAtomically(current, Unpack(own_package, work.path(), kernels));
     } else {
       Download(work.path());
       WriteFileAtomically(current, Unpack(OnlyDeb(work.path()), work.path(), kernels));

@@ -1,5 +1,7 @@
 #include "machine/launch/environment.h"
 
+#include "machine/wire/messages.h"
+
 namespace smolvm::machine {
 namespace {
 
@@ -38,7 +40,12 @@ std::vector<std::string> BuildEnvironment(const std::vector<std::string>& image,
   std::vector<std::string> list = {
       "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"};
   for (const std::string& entry : image) Set(&list, entry);
-  if (!cuda_endpoint.empty()) Set(&list, "SMOLVM_CUDA_ENDPOINT=" + cuda_endpoint);
+  if (!cuda_endpoint.empty()) {
+    Set(&list, "SMOLVM_CUDA_ENDPOINT=" + cuda_endpoint);
+    // The agent looks there for what a program should be told when it has ended.
+    Set(&list, "SMOLVM_CUDA_LOG=error");
+    Set(&list, std::string("SMOLVM_CUDA_LOG_FILE=") + kGuestCudaLog);
+  }
   list = MergeEnvironment(std::move(list), own);
   if (!cuda_endpoint.empty()) {
     // In front of what image and user name, so that a libcuda of the image's own does not win.

@@ -150,6 +150,8 @@ ExecRequest MakeRequest(const Options& options, const MachineRecord& record,
 }
 
 int StatusOf(const ExitReport& report) {
+  const bool ran = report.kind == ExitKind::kExited || report.kind == ExitKind::kSignalled;
+  if (ran && !report.message.empty()) Say(report.message);
   switch (report.kind) {
     case ExitKind::kExited:
       return static_cast<int>(report.value & 255);

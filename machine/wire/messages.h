@@ -37,10 +37,13 @@ enum class ExitKind : uint32_t { kExited = 0, kSignalled = 1, kCannotRun = 2, kN
 struct ExitReport {
   ExitKind kind = ExitKind::kExited;
   uint32_t value = 0;   // exit status or signal number
-  std::string message;  // why the command cannot be run
+  std::string message;  // why the command cannot be run, or a hint about how it failed
 };
 std::string EncodeExit(const ExitReport& report);
 std::optional<ExitReport> DecodeExit(std::string_view payload);
+
+// In the machine: where the CUDA library of its programs writes errors (SMOLVM_CUDA_LOG_FILE).
+inline constexpr char kGuestCudaLog[] = "/run/smolvm-cuda.log";
 
 // What the launcher tells the agent before it boots, as JSON in /smolvm/config of the initramfs.
 struct GuestShare {

@@ -11,3 +11,22 @@ if(TARGET smolvm AND TARGET smolvm-vsock-device)
     SMOLVM_VSOCK_DEVICE="$<TARGET_FILE:smolvm-vsock-device>"
     SMOLVM_TEST_CACHE="${CMAKE_BINARY_DIR}/vm-cache")
 endif()
+if(NOT SMOLVM_SANITIZE AND TARGET machine_vm_test AND TARGET smolvm-cuda-daemon AND TARGET smolvm_guest_cuda AND TARGET cuda-probe)
+  smolvm_test(machine_cuda_vm_test
+    SOURCES ${CMAKE_CURRENT_LIST_DIR}/machine_cuda_vm_test.cc ${CMAKE_CURRENT_LIST_DIR}/machine_vm_support.cc
+    LIBS smolvm::machine LABELS vm TIMEOUT 1500)
+  add_dependencies(machine_cuda_vm_test smolvm smolvm-machine-agent smolvm-vsock-device
+    smolvm-cuda-daemon smolvm_guest_cuda cuda-probe)
+  foreach(target smolvm-cuda-worker smolvm_cuda_emulation)
+    if(TARGET ${target})
+      add_dependencies(machine_cuda_vm_test ${target})
+    endif()
+  endforeach()
+  target_compile_definitions(machine_cuda_vm_test PRIVATE
+    SMOLVM_PROGRAM="$<TARGET_FILE:smolvm>"
+    SMOLVM_AGENT="$<TARGET_FILE:smolvm-machine-agent>"
+    SMOLVM_VSOCK_DEVICE="$<TARGET_FILE:smolvm-vsock-device>"
+    SMOLVM_CUDA_PROBE="$<TARGET_FILE:cuda-probe>"
+    SMOLVM_PROBE_SCRIPT="${CMAKE_SOURCE_DIR}/scripts/cuda-probe.py"
+    SMOLVM_TEST_CACHE="${CMAKE_BINARY_DIR}/vm-cache")
+endif()

@@ -123,7 +123,8 @@ TEST(EnvironmentTest, LaterOnesWin) {
 TEST(EnvironmentTest, CudaComesFirstOnTheLoaderPath) {
   const auto list = BuildEnvironment({"PATH=/p", "LD_LIBRARY_PATH=/image"}, {}, "vsock:2:7000");
   EXPECT_THAT(list, ElementsAre("PATH=/p", "LD_LIBRARY_PATH=/opt/smolvm-cuda:/image",
-                                "SMOLVM_CUDA_ENDPOINT=vsock:2:7000"));
+                                "SMOLVM_CUDA_ENDPOINT=vsock:2:7000", "SMOLVM_CUDA_LOG=error",
+                                "SMOLVM_CUDA_LOG_FILE=/run/smolvm-cuda.log"));
 }
 
 }  // namespace
