@@ -261,7 +261,7 @@ TEST_F(StreamTest, AContextEndsWithAWaitThatNothingSatisfies) {
 
 TEST_F(StreamTest, ManyStreamsAndThreads) {
   constexpr int kStreams = 16, kRounds = 200;
-  const CUdeviceptr address = Alloc(kStreams * 4);
+  const CUdeviceptr address = Alloc(4 * (kStreams + 1) * 4);
   std::vector<std::thread> threads;
   std::vector<CUstream> streams;
   for (int i = 0; i < kStreams; ++i)
@@ -274,8 +274,11 @@ TEST_F(StreamTest, ManyStreamsAndThreads) {
       failures += cuCtxSetCurrent(context_) != CUDA_SUCCESS;
       for (int round = 0; round < kRounds; ++round) {
         const int pick = (i + round) % kStreams;
-        failures += cuMemsetD32Async(address + 4 * pick, 1, 1,
-                                     round % 7 ? streams[pick] : nullptr) != CUDA_SUCCESS;
+        const CUstream stream = round % 7 ? streams[pick] : nullptr;
+        // A word of its own for each thread and stream: unordered writes to one would be the
+        // program's race.
+        const int word = i * (kStreams + 1) + (stream == nullptr ? kStreams : pick);
+        failures += cuMemsetD32Async(address + 4 * word, 1, 1, stream) != CUDA_SUCCESS;
         if (round % 3 == 0) failures += cuEventRecord(event, streams[pick]) != CUDA_SUCCESS;
         failures += cuStreamWaitEvent(streams[(pick + 5) % kStreams], event, 0) != CUDA_SUCCESS;
         if (round % 16 == 0) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -92,19 +93,20 @@ class EmulationTest : public ::testing::Test {
 // Holds a stream up until Open, by a host function; makes "unfinished work" certain without timing.
 class Gate {
  public:
-  explicit Gate(CUstream stream) {
-    EXPECT_CUDA(cuLaunchHostFunc(
-        stream, [](void* gate) { static_cast<Gate*>(gate)->Hold(); }, this));
-  }
+  explicit Gate(CUstream stream) { EXPECT_CUDA(cuLaunchHostFunc(stream, Hold, new State(open_))); }
   ~Gate() { Open(); }
   void Open() {
-    open_ = true;
-    open_.notify_all();
+    *open_ = true;
+    open_->notify_all();
   }
 
  private:
-  void Hold() { open_.wait(false); }
-  std::atomic<bool> open_{false};
+  using State = std::shared_ptr<std::atomic<bool>>;  // the host function may outlive the gate
+  static void Hold(void* data) {
+    const std::unique_ptr<State> open(static_cast<State*>(data));
+    (*open)->wait(false);
+  }
+  const State open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace smolvm::emulation
