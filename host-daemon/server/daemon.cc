@@ -236,9 +236,9 @@ void Daemon::OnSignal() {
 
 void Daemon::Drain() {
   draining_ = true;
+  for (const auto& listener : listeners_) listener->Stop();
   log::Info("event=draining sessions={} seconds={}", pool_.sessions(), options_.drain_seconds);
   NotifyManager("STOPPING=1");
-  for (const auto& listener : listeners_) listener->Stop();
   greetings_.DropAll();
   pool_.Drain();
   if (pool_.sessions() == 0) return Quit();
