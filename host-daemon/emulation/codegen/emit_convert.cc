@@ -125,11 +125,17 @@ V FunctionEmitter::RoundToIntegral(V value, Rounding rounding) {
   }
 }
 
-// Out-of-range values clamp, NaN becomes 0.
+// Out-of-range values clamp. NaN becomes 0, or the value with only the top bit set where the source
+// or the destination has 64 bits (PTX ISA 9.7.9.21).
 void FunctionEmitter::ConvertFloatToInteger(const Instruction& i, Type to, Type from) {
+  const unsigned bits = ptx::BitsOf(to);
   V value = RoundToIntegral(FloatOperand(i, i.operands[1], from), i.modifiers.rounding);
   const auto id = ptx::IsSigned(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
-  V result = b.CreateIntrinsic(id, {Int(ptx::BitsOf(to)), value->getType()}, {value});
+  V result = b.CreateIntrinsic(id, {Int(bits), value->getType()}, {value});
+  if (from == Type::kF64 || bits == 64) {
+    V top = llvm::ConstantInt::get(c, llvm::APInt::getSignMask(bits));
+    result = b.CreateSelect(IsNaN(value), top, result);
+  }
   WriteBits(i.operands[0], result, to);
 }
 
@@ -242,9 +248,8 @@ void FunctionEmitter::EmitCvtPack(const Instruction& i) {
   };
   V packed = b.CreateOr(b.CreateShl(clamp(i.operands[1]), bits), clamp(i.operands[2]));
   if (i.operands.size() == 4) {
-    packed = b.CreateOr(
-        packed, b.CreateShl(ReadBits(i.operands[3], Type::kB32), 2 * bits == 32 ? 31 : 2 * bits));
     if (bits == 16) return Refuse(i);
+    packed = b.CreateOr(packed, b.CreateShl(ReadBits(i.operands[3], Type::kB32), 16));
   }
   WriteBits(i.operands[0], packed, Type::kB32);
 }

@@ -90,10 +90,61 @@ V FunctionEmitter::FloatArithmetic(const Instruction& i, FloatOp op, V x, V y, V
         return Intrinsic(llvm::Intrinsic::sqrt, {x});
     }
   }
+  if (x->getType()->isFloatTy() && op != FloatOp::kDiv && op != FloatOp::kSqrt) {
+    return DirectedF32(op, mode, x, y, z);
+  }
   const Helper helper = x->getType()->isDoubleTy() ? Helper::kRoundedF64 : Helper::kRoundedF32;
   V zero = ConstantFP::get(x->getType(), 0.0);
   return CallHelper(helper, {I32(static_cast<uint32_t>(op)), I32(static_cast<uint32_t>(mode)), x,
                              y != nullptr ? y : zero, z != nullptr ? z : zero});
+}
+
+// Directed rounding of f32 without touching the processor's mode (expf's range reduction has one):
+// the sum or product in f64 with its exact error, rounded to nearest, then moved by one unit when
+// it lies on the wrong side.
+V FunctionEmitter::DirectedF32(FloatOp op, RoundMode mode, V x, V y, V z) {
+  llvm::Type* wide_type = b.getDoubleTy();
+  const auto wide = [&](V value) { return b.CreateFPExt(value, wide_type); };
+  V zero = ConstantFP::get(wide_type, 0.0);
+  V sum, error = zero, exact_signs = nullptr;
+  if (op == FloatOp::kMul) {
+    sum = b.CreateFMul(wide(x), wide(y));  // 48 bits: exact
+  } else {
+    V p = op == FloatOp::kFma ? b.CreateFMul(wide(x), wide(y)) : wide(x);
+    V q = op == FloatOp::kFma ? wide(z) : wide(y);
+    if (op == FloatOp::kSub) q = b.CreateFNeg(q);
+    sum = b.CreateFAdd(p, q);
+    V q_part = b.CreateFSub(sum, p);  // TwoSum (Knuth): sum + error is exact
+    error = b.CreateFAdd(b.CreateFSub(p, b.CreateFSub(sum, q_part)), b.CreateFSub(q, q_part));
+    exact_signs = b.CreateOr(ToBits(p), ToBits(q));
+  }
+  V nearest = b.CreateFPTrunc(sum, b.getFloatTy());
+  V back = wide(nearest);
+  V same = b.CreateFCmpOEQ(back, sum);
+  V above = b.CreateOr(b.CreateFCmpOGT(back, sum), b.CreateAnd(same, b.CreateFCmpOLT(error, zero)));
+  V below = b.CreateOr(b.CreateFCmpOLT(back, sum), b.CreateAnd(same, b.CreateFCmpOGT(error, zero)));
+  V bits = ToBits(nearest);
+  V negative = b.CreateICmpSLT(bits, I32(0));
+  V outward = b.CreateAdd(bits, I32(1)), inward = b.CreateSub(bits, I32(1));
+  V moved;
+  switch (mode) {
+    case RoundMode::kDown:
+      moved = b.CreateSelect(above, b.CreateSelect(negative, outward, inward), bits);
+      break;
+    case RoundMode::kUp:
+      moved = b.CreateSelect(below, b.CreateSelect(negative, inward, outward), bits);
+      break;
+    default:
+      moved = b.CreateSelect(b.CreateSelect(negative, below, above), inward, bits);
+      break;
+  }
+  if (mode == RoundMode::kDown && exact_signs != nullptr) {
+    // An exact zero is -0 when rounding down, unless both terms are +0.
+    V is_zero = b.CreateFCmpOEQ(sum, zero);
+    V signed_zero = b.CreateTrunc(b.CreateLShr(exact_signs, 32), b.getInt32Ty());
+    moved = b.CreateSelect(is_zero, b.CreateAnd(signed_zero, I32(0x80000000)), moved);
+  }
+  return b.CreateBitCast(moved, b.getFloatTy());
 }
 
 void FunctionEmitter::EmitFloatBinary(const Instruction& i, FloatOp op) {
@@ -159,6 +210,36 @@ void FunctionEmitter::EmitFloatDiv(const Instruction& i) {
   Write(i.operands[0], Finish(i, FloatArithmetic(i, FloatOp::kDiv, x, y, nullptr)), i.type());
 }
 
+// ex2.approx.f32, within 2^-22 of the exact value (PTX ISA 9.7.3.21), inline: a call would spill
+// every vector register.
+//
+// 2^x = 2^n · 2^r with n = round(x), |r| ≤ 1/2; 2^r by its Taylor polynomial of degree 7, whose
+// error is below 2^-27; 2^n in two factors, so that subnormal results come out. Beyond ±160 nothing
+// changes any more.
+V FunctionEmitter::Exp2(V x, bool flush) {
+  llvm::Type* type = x->getType();
+  const auto number = [&](double value) { return ConstantFP::get(type, value); };
+  V low = b.CreateSelect(b.CreateFCmpOLT(x, number(160)), x, number(160));  // NaN becomes 160 here
+  V clamped = b.CreateSelect(b.CreateFCmpOGT(low, number(-160)), low, number(-160));
+  V whole = Intrinsic(llvm::Intrinsic::roundeven, {clamped});
+  V rest = b.CreateFSub(clamped, whole);
+  // ln(2)^k / k!
+  constexpr double kTerms[] = {
+      1.525273380405984e-05, 0.0001540353039338161, 0.0013333558146428443, 0.009618129107628477,
+      0.05550410866482158,   0.24022650695910072,   0.6931471805599453,    1.0};
+  V sum = number(kTerms[0]);
+  for (size_t k = 1; k < std::size(kTerms); ++k)
+    sum = Intrinsic(llvm::Intrinsic::fma, {sum, rest, number(kTerms[k])});
+  V n = b.CreateFPToSI(whole, b.getInt32Ty());
+  V half = b.CreateAShr(n, 1);
+  const auto power = [&](V exponent) {
+    return b.CreateBitCast(b.CreateShl(b.CreateAdd(exponent, I32(127)), 23), type);
+  };
+  V result = b.CreateFMul(b.CreateFMul(sum, power(half)), power(b.CreateSub(n, half)));
+  if (flush) result = b.CreateSelect(b.CreateFCmpOLT(x, number(-126)), number(0), result);
+  return b.CreateSelect(IsNaN(x), x, result);
+}
+
 void FunctionEmitter::EmitUnary(const Instruction& i) {
   const Type type = i.type();
   const auto apply = [&](V x) -> V {
@@ -178,7 +259,7 @@ void FunctionEmitter::EmitUnary(const Instruction& i) {
       case Opcode::kLg2:
         return CallHelper(Helper::kLg2F32, {x});
       case Opcode::kEx2:
-        return CallHelper(Helper::kEx2F32, {x});
+        return Exp2(x, i.modifiers.ftz);
       default:
         return CallHelper(Helper::kTanhF32, {x});
     }
@@ -267,7 +348,9 @@ void FunctionEmitter::EmitTestp(const Instruction& i) {
       result = IsNaN(x);
       break;
     case ptx::Test::kNormal:
-      result = b.CreateAnd(b.CreateFCmpOLT(magnitude, infinity), b.CreateNot(IsSubnormal(x)));
+      // Zeroes count as normal numbers (PTX ISA 9.7.3.1).
+      result = b.CreateAnd(b.CreateFCmpOLT(magnitude, infinity),
+                           b.CreateOr(is_zero, b.CreateNot(IsSubnormal(x))));
       break;
     default:
       result = b.CreateAnd(IsSubnormal(x), b.CreateNot(is_zero));

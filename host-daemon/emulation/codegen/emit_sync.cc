@@ -29,6 +29,12 @@ void FunctionEmitter::EmitBarRed(const Instruction& i) {
   WritePredicate(i.operands[0], b.CreateICmpNE(result, I32(0)));
 }
 
+// A cluster is one block here: its barrier is one of the block's, beside the sixteen that have
+// numbers. Arriving waits for nothing, so it is left to the wait.
+void FunctionEmitter::EmitClusterWait(const Instruction&) {
+  CallHelper(Helper::kBarSync, {ctx, I32(kClusterBarrier), I32(0)});
+}
+
 void FunctionEmitter::EmitWarpSync(const Instruction& i) {
   CallHelper(Helper::kWarpSync, {ctx, Read(i.operands[0], Type::kU32)});
 }

@@ -220,12 +220,14 @@ class FunctionEmitter {
   void EmitFloatDiv(const Instruction& i);
   void EmitUnary(const Instruction& i);
   void EmitFloatMinMax(const Instruction& i, bool is_max);
+  V Exp2(V x, bool flush);
   void EmitTestp(const Instruction& i);
   void EmitCopysign(const Instruction& i);
   V Flush(V value);  // subnormal → zero of the same sign
   V FlushIf(const Instruction& i, V value) { return i.modifiers.ftz ? Flush(value) : value; }
   V Saturate(V value);  // [+0, 1], NaN → +0
   V FloatArithmetic(const Instruction& i, FloatOp op, V x, V y, V z);
+  V DirectedF32(FloatOp op, RoundMode mode, V x, V y, V z);
   V Finish(const Instruction& i, V value);  // ftz and sat of a result
   V MinMax(V x, V y, bool is_max, bool propagate_nan);
   V IsNaN(V value) { return b.CreateFCmpUNO(value, value); }
@@ -265,9 +267,16 @@ class FunctionEmitter {
   V Compared(const Instruction& i, const Operand& x, const Operand& y, Type type);
   V CombineBool(const Instruction& i, V value, const Operand& with);
 
+  // ---- emit_video.cc ----
+  void EmitVideo(const Instruction& i);
+  void EmitVideoScalar(const Instruction& i, Type to, Type from_x, Type from_y);
+  V VideoLane(const Instruction& i, V x, V y);
+  V VideoClamp(V value, unsigned bits, bool is_signed);
+
   // ---- emit_sync.cc ----
   void EmitBarrier(const Instruction& i);
   void EmitBarRed(const Instruction& i);
+  void EmitClusterWait(const Instruction& i);
   void EmitWarpSync(const Instruction& i);
   void EmitShfl(const Instruction& i);
   void EmitVote(const Instruction& i);

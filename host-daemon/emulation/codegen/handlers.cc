@@ -139,6 +139,10 @@ FunctionEmitter::Handler FunctionEmitter::HandlerOf(Opcode opcode) {
       return &E::EmitBarrier;
     case Opcode::kBarRed:
       return &E::EmitBarRed;
+    case Opcode::kBarrierClusterArrive:
+      return &E::EmitNothing;
+    case Opcode::kBarrierClusterWait:
+      return &E::EmitClusterWait;
     case Opcode::kBarWarpSync:
       return &E::EmitWarpSync;
     case Opcode::kMembar:
@@ -175,6 +179,29 @@ FunctionEmitter::Handler FunctionEmitter::HandlerOf(Opcode opcode) {
       return &E::EmitStack;
     case Opcode::kNanosleep:
       return &E::EmitNanosleep;
+    case Opcode::kVadd:
+    case Opcode::kVadd2:
+    case Opcode::kVadd4:
+    case Opcode::kVsub:
+    case Opcode::kVsub2:
+    case Opcode::kVsub4:
+    case Opcode::kVabsdiff:
+    case Opcode::kVabsdiff2:
+    case Opcode::kVabsdiff4:
+    case Opcode::kVmin:
+    case Opcode::kVmin2:
+    case Opcode::kVmin4:
+    case Opcode::kVmax:
+    case Opcode::kVmax2:
+    case Opcode::kVmax4:
+    case Opcode::kVset:
+    case Opcode::kVset2:
+    case Opcode::kVset4:
+    case Opcode::kVavrg2:
+    case Opcode::kVavrg4:
+    case Opcode::kVshl:
+    case Opcode::kVshr:
+      return &E::EmitVideo;
     default:
       return nullptr;
   }

@@ -36,7 +36,6 @@ bool Block::Provide(Launch& launch, uint32_t count) {
 bool Block::Start(Launch& launch, uint64_t index) {
   const uint32_t count = launch.threads_per_block;
   if (!Provide(launch, count)) return false;
-  const LaunchConfig& config = *launch.config;
   FillBlockContext(launch, index, memory_.address(), &context_);
   thread_count_ = live_ = count;
   warp_count_ = (count + kWarpSize - 1) / kWarpSize;
@@ -50,10 +49,21 @@ bool Block::Start(Launch& launch, uint64_t index) {
   }
   ready_warps_ = LowLanes(warp_count_);
   current_warp_ = 0;
+  // Blocks of one grid differ in their index only.
+  if (prepared_for_ != launch.grid_id) PrepareThreads(launch);
+  for (uint32_t i = 0; i < count; ++i) {
+    threads_[i].local_used = 0;
+    threads_[i].sp = nullptr;
+  }
+  return true;
+}
+
+void Block::PrepareThreads(const Launch& launch) {
+  const uint32_t* size = launch.config->block;
   uint32_t i = 0;
-  for (uint32_t z = 0; z < config.block[2]; ++z) {
-    for (uint32_t y = 0; y < config.block[1]; ++y) {
-      for (uint32_t x = 0; x < config.block[0]; ++x, ++i) {
+  for (uint32_t z = 0; z < size[2]; ++z) {
+    for (uint32_t y = 0; y < size[1]; ++y) {
+      for (uint32_t x = 0; x < size[0]; ++x, ++i) {
         ThreadContext& thread = threads_[i];
         thread.tid[0] = x;
         thread.tid[1] = y;
@@ -62,21 +72,13 @@ bool Block::Start(Launch& launch, uint64_t index) {
         thread.warp = i / kWarpSize;
         thread.block_context = &context_;
         thread.local_base = context_.shared_base + launch.shared_bytes + i * launch.local_bytes;
-        thread.local_used = 0;
         thread.spins = kSpinsBeforeYield;
         thread.block = this;
-        thread.sp = nullptr;
       }
     }
   }
   function_ = launch.code->function;
-  return true;
-}
-
-void Block::SetReady(uint32_t warp, uint32_t lanes) {
-  if (lanes == 0) return;
-  warps_[warp].ready |= lanes;
-  ready_warps_ |= 1u << warp;
+  prepared_for_ = launch.grid_id;
 }
 
 // The next ready thread, from the current warp first: its lanes share cache lines. Null when there
@@ -198,17 +200,17 @@ void Block::WaitAt(ThreadContext* self, BarrierState& barrier) {
 }
 
 void Block::Barrier(ThreadContext* self, uint32_t id, uint32_t count) {
-  BarrierState& barrier = barriers_[id % kBarriers];
+  BarrierState& barrier = BarrierAt(id);
   if (!Arrive(self, barrier, count, false)) WaitAt(self, barrier);
 }
 
 void Block::BarrierArrive(ThreadContext* self, uint32_t id, uint32_t count) {
-  Arrive(self, barriers_[id % kBarriers], count, false);
+  Arrive(self, BarrierAt(id), count, false);
 }
 
 uint32_t Block::BarrierReduce(ThreadContext* self, uint32_t id, uint32_t count, BarrierRed op,
                               bool predicate) {
-  BarrierState& barrier = barriers_[id % kBarriers];
+  BarrierState& barrier = BarrierAt(id);
   if (!Arrive(self, barrier, count, predicate)) WaitAt(self, barrier);
   // Nobody can complete the next phase before every waiting thread has read this result: each of
   // them has to arrive again first.

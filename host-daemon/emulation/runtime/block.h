@@ -23,7 +23,8 @@ struct Launch;
 inline constexpr uint32_t kWarpSize = 32;
 inline constexpr uint32_t kMaxWarps =
     32;  // 1024 threads per block (CUDA C++ guide, technical specifications)
-inline constexpr uint32_t kBarriers = 16;  // PTX ISA, barrier{.cta}
+inline constexpr uint32_t kBarriers = 16;               // PTX ISA, barrier{.cta}
+inline constexpr uint32_t kClusterBarrier = kBarriers;  // barrier.cluster, of the one-block cluster
 
 enum class WarpOp : uint32_t { kSync, kShuffle, kVote, kMatchAny, kMatchAll, kRedux, kElect };
 enum class ShuffleMode : uint32_t { kUp, kDown, kBfly, kIdx };
@@ -103,8 +104,17 @@ class Block {
   };
 
   static void RunThread(void* argument);
+  // Numbers beyond the last are undefined behaviour (PTX ISA); they must not leave the array.
+  BarrierState& BarrierAt(uint32_t id) {
+    return barriers_[id <= kClusterBarrier ? id : id % kBarriers];
+  }
   bool Provide(Launch& launch, uint32_t count);
-  void SetReady(uint32_t warp, uint32_t lanes);
+  void PrepareThreads(const Launch& launch);
+  void SetReady(uint32_t warp, uint32_t lanes) {
+    if (lanes == 0) return;
+    warps_[warp].ready |= lanes;
+    ready_warps_ |= 1u << warp;
+  }
   ThreadContext* Next();
   void SwitchAway(ThreadContext* self);
   uint32_t Weight(const ThreadContext* self) const;
@@ -123,10 +133,11 @@ class Block {
   ThreadContext* running_ = nullptr;
   void** main_sp_ = nullptr;
   KernelFunction function_ = nullptr;
+  uint64_t prepared_for_ = 0;  // the grid whose threads' contexts are filled in
   std::unique_ptr<ThreadContext[]> threads_;
   uint32_t thread_capacity_ = 0;
   std::unique_ptr<Warp[]> warps_;
-  BarrierState barriers_[kBarriers];
+  BarrierState barriers_[kBarriers + 1];
   std::vector<Stack> stacks_;
   StackPool* stack_pool_ = nullptr;
   ScratchPiece memory_;

@@ -30,7 +30,8 @@ struct BlockContext {
   uint64_t grid_workspace;  // what %envreg1 and 2 hold: {u32 size, u32 barrier}, zero at launch
 };
 
-struct ThreadContext {
+// One cache line: a barrier touches every thread's.
+struct alignas(64) ThreadContext {
   uint32_t tid[3];
   uint32_t lane;
   const BlockContext* block_context;
@@ -42,6 +43,8 @@ struct ThreadContext {
   void* sp;
   Block* block;
 };
+
+static_assert(sizeof(ThreadContext) == 64);
 
 using KernelFunction = void (*)(ThreadContext*);
 
