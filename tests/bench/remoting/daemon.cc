@@ -1,0 +1,78 @@
+#include "tests/bench/remoting/daemon.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tests/bench/remoting/cuda.h"
+
+namespace smolvm::bench {
+namespace {
+
+constexpr double kReadyMs = 30'000;
+
+// Reads what the daemon logs until it says that it is ready.
+bool AwaitReady(int fd) {
+  std::string log;
+  const double deadline = Now() + kReadyMs;
+  while (Now() < deadline) {
+    pollfd entry{fd, POLLIN, 0};
+    if (poll(&entry, 1, 100) <= 0) continue;
+    char bytes[4096];
+    const ssize_t got = read(fd, bytes, sizeof bytes);
+    if (got <= 0) return false;
+    log.append(bytes, static_cast<size_t>(got));
+    if (log.find("event=ready") != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+double Now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
+Daemon::Daemon() {
+  char folder[] = "/tmp/smolvm-bench-XXXXXX";
+  if (mkdtemp(folder) == nullptr) Fail("no temporary folder");
+  folder_ = folder;
+  // The log goes to a pipe that is read no further than the line that says it is ready, so the
+  // level is one at which little follows.
+  const std::string arguments[] = {DAEMON,      "--listen",        endpoint(), "--backend",
+                                   "emulation", "--workers-ready", "2"};
+  char* argv[std::size(arguments) + 1] = {};
+  for (size_t i = 0; i < std::size(arguments); ++i) {
+    argv[i] = const_cast<char*>(arguments[i].c_str());
+  }
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) Fail("no pipe");
+  // A daemon whose log nobody reads must not stop at a full pipe.
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, ends[1], STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
+  const int error = posix_spawn(&pid_, DAEMON, &files, nullptr, argv, environ);
+  posix_spawn_file_actions_destroy(&files);
+  close(ends[1]);
+  if (error != 0 || !AwaitReady(ends[0])) Fail("the daemon does not start: " DAEMON);
+  // The read end stays open: the daemon would otherwise get SIGPIPE.
+}
+
+Daemon::~Daemon() {
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+}  // namespace smolvm::bench
