@@ -1,9 +1,10 @@
 #include "guest-shim/libcuda/client/hello.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,9 +27,29 @@ std::string KnownCalls() {
   return bits;
 }
 
-void SetReadTimeout(int fd, int milliseconds) {
-  const timeval limit{milliseconds / 1000, milliseconds % 1000 * 1000};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+int64_t NowMs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// Exactly `size` bytes, by `deadline` at the latest.
+bool ReadBy(int64_t deadline, int fd, char* to, size_t size) {
+  while (size > 0) {
+    const int64_t left = deadline - NowMs();
+    pollfd entry{fd, POLLIN, 0};
+    const int ready = left > 0 ? poll(&entry, 1, static_cast<int>(left)) : 0;
+    if (ready == 0) errno = ETIMEDOUT;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return false;
+    const ssize_t got = recv(fd, to, size, MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) continue;
+    if (got == 0) errno = 0;
+    if (got <= 0) return false;
+    to += got;
+    size -= static_cast<size_t>(got);
+  }
+  return true;
 }
 
 // For the daemon's log.
@@ -55,15 +76,17 @@ bool SendHello(transport::Channel& channel, const std::string& callback_token) {
   return channel.Write(frame.data(), frame.size());
 }
 
-bool ReadHelloReply(transport::Channel& channel, api::HelloReply* reply) {
+// Past the channel's buffer: the host says nothing more before it is asked.
+bool ReadHelloReply(int fd, api::HelloReply* reply) {
+  const int64_t deadline = NowMs() + kHelloTimeoutMs - kConnectTimeoutMs / 2;
   wire::FrameHeader header;
-  if (!channel.Read(&header, sizeof header)) return false;
+  if (!ReadBy(deadline, fd, reinterpret_cast<char*>(&header), sizeof header)) return false;
   if (header.call_id != wire::kHelloReply || header.args_length > wire::kMaxArgsBytes ||
       header.bulk_length != 0) {
     return false;
   }
   std::string args(header.args_length, '\0');
-  return channel.Read(args.data(), args.size()) && Decode(args, reply);
+  return ReadBy(deadline, fd, args.data(), args.size()) && Decode(args, reply);
 }
 
 }  // namespace
@@ -86,12 +109,10 @@ std::unique_ptr<transport::Channel> OpenChannel(const std::string& callback_toke
     return nullptr;
   }
   auto channel = std::make_unique<transport::Channel>(fd);
-  SetReadTimeout(fd, kHelloTimeoutMs - kConnectTimeoutMs / 2);
-  if (!SendHello(*channel, callback_token) || !ReadHelloReply(*channel, reply)) {
+  if (!SendHello(*channel, callback_token) || !ReadHelloReply(fd, reply)) {
     log::Error("event=no_hello endpoint={} errno={}", log::Quote(text), errno);
     return nullptr;
   }
-  SetReadTimeout(fd, 0);
   if (reply->status != CUDA_SUCCESS) {
     log::Error("event=refused endpoint={} status={} message={}", log::Quote(text), reply->status,
                log::Quote(reply->message));
