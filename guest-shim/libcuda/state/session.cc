@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 #include <unwind.h>
@@ -108,17 +109,37 @@ CUresult InitialiseSession() {
   return CUDA_SUCCESS;
 }
 
-Lane::~Lane() {
-  Session* session = CurrentSession();
-  if (id != 0 && session && !session->connection().dead()) {
-    session->connection().Post(wire::kLaneEnds, 0, id, {}, {});
+namespace {
+
+// Plain, so that it outlives the thread's destructors: handlers of exit() run after those of the
+// thread that exits, and make calls.
+thread_local Lane* t_lane = nullptr;
+
+struct EndLane {
+  ~EndLane() {
+    // The first thread goes with the process, or leaves its lane to the session's end.
+    if (!t_lane || getpid() == static_cast<pid_t>(syscall(SYS_gettid))) return;
+    Session* session = CurrentSession();
+    if (session && !session->connection().dead())
+      session->connection().Post(wire::kLaneEnds, 0, t_lane->id, {}, {});
+    delete t_lane;
+    t_lane = nullptr;
   }
+};
+
+Lane* NewLane() {
+  static thread_local EndLane end;
+  (void)end;
+  auto* lane = new Lane;
+  lane->id = g_next_lane.fetch_add(1, std::memory_order_relaxed);
+  return lane;
 }
 
+}  // namespace
+
 Lane& CurrentLane() {
-  thread_local Lane lane;
-  if (lane.id == 0) lane.id = g_next_lane.fetch_add(1, std::memory_order_relaxed);
-  return lane;
+  if (!t_lane) t_lane = NewLane();
+  return *t_lane;
 }
 
 }  // namespace smolvm::guest

@@ -84,7 +84,6 @@ struct Lane {
       0;  // the epoch in which a call of this thread has shown that a context is current
   bool in_callback = false;
   std::string args;  // reused
-  ~Lane();
 };
 Lane& CurrentLane();
 
