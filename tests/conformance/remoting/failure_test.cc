@@ -1,0 +1,158 @@
+// Daemons that are not there, guests and workers that die.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "protocol/wire/frame.h"
+#include "tests/conformance/remoting/fixture.h"
+
+namespace smolvm::remoting {
+namespace {
+
+using ::testing::HasSubstr;
+
+sockaddr_un Address(const std::string& path) {
+  sockaddr_un address{AF_UNIX, {}};
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  return address;
+}
+
+class Socket {
+ public:
+  Socket() : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  ~Socket() { close(fd_); }
+  Socket(const Socket&) = delete;
+  void Connect(const std::string& path) {
+    const sockaddr_un address = Address(path);
+    ASSERT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  void Listen(const std::string& path) {
+    const sockaddr_un address = Address(path);
+    ASSERT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(listen(fd_, 4), 0);
+  }
+  void Send(const std::string& bytes) {
+    ASSERT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+
+ private:
+  int fd_;
+};
+
+// cuInit fails with 100 in time, and one line says why.
+void ExpectNoDevice(const std::string& socket, const std::string& event) {
+  const Folder folder;
+  const double before = Now();
+  const auto guest =
+      StartGuest(socket, {"devices"},
+                 {"SMOLVM_CUDA_LOG=debug", "SMOLVM_CUDA_LOG_FILE=" + folder / "guest.log"});
+  EXPECT_EQ(guest->Wait(), 0);
+  // Five seconds, and what a busy machine adds.
+  EXPECT_LT(Now() - before, 8);
+  EXPECT_THAT(guest->output(), HasSubstr("init=100 counted=3"));
+  const std::string log = Contents(folder / "guest.log");
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_THAT(log, HasSubstr(event));
+}
+
+TEST(NoDaemon, AbsentSocket) { ExpectNoDevice("/nonexistent/cuda.sock", "event=no_daemon"); }
+
+TEST(NoDaemon, NobodyListens) {
+  const Folder folder;
+  { Socket().Listen(folder / "dead.sock"); }
+  ExpectNoDevice(folder / "dead.sock", "event=no_daemon");
+}
+
+TEST(NoDaemon, NeverAnswers) {
+  const Folder folder;
+  Socket silent;
+  silent.Listen(folder / "silent.sock");
+  ExpectNoDevice(folder / "silent.sock", "event=no_hello");
+}
+
+TEST(NoDaemon, BadEndpoint) {
+  const auto guest = StartGuest("", {"devices"}, {"SMOLVM_CUDA_ENDPOINT=carrier-pigeon"});
+  EXPECT_EQ(guest->Wait(), 0);
+  EXPECT_THAT(guest->output(), HasSubstr("init=100"));
+}
+
+class Failure : public Remoting {};
+
+TEST_F(Failure, BrokenClientsDisturbNobody) {
+  Socket silent, half, liar;
+  silent.Connect(daemon().socket());
+  { Socket().Connect(daemon().socket()); }
+  half.Connect(daemon().socket());
+  half.Send(std::string("\x01\0\0\0\0\0\0\0\x01", 9));
+  wire::FrameHeader header;
+  header.call_id = wire::kHello;
+  header.args_length = ~0u;
+  header.bulk_length = ~0ull;
+  liar.Connect(daemon().socket());
+  liar.Send({reinterpret_cast<const char*>(&header), sizeof header});
+  Run({"round_trip"});
+}
+
+TEST_F(Failure, KilledInTheMiddleOfACopy) {
+  const auto other = Guest({"steady"});
+  ASSERT_TRUE(other->Await("ready")) << other->output();
+  const auto guest = Guest({"copy_without_end"});
+  ASSERT_TRUE(guest->Await("ready")) << guest->output();
+  const pid_t worker = daemon().LastWorker();
+  ASSERT_GT(worker, 0);
+  usleep(50'000);
+  guest->Kill(SIGKILL);
+  EXPECT_EQ(guest->Wait(), 128 + SIGKILL);
+  EXPECT_TRUE(Daemon::AwaitEnd(worker, 4));  // two seconds, on a machine that is not busy
+  other->CloseInput();
+  EXPECT_EQ(other->Wait(), 0) << other->output();
+}
+
+TEST_F(Failure, WorkerKilledWhileTheGuestWaits) {
+  const auto guest = Guest({"lost_while_waiting"});
+  ASSERT_TRUE(guest->Await("ready")) << guest->output();
+  const auto other = Guest({"steady"});
+  ASSERT_TRUE(other->Await("ready")) << other->output();
+  // The one whose session is the older.
+  const std::string log = daemon().log();
+  const size_t last = log.rfind("event=session_started");
+  const size_t session = log.rfind("event=session_started", last - 1);
+  const pid_t worker = atoi(log.c_str() + log.find(" worker=", session) + strlen(" worker="));
+  ASSERT_GT(worker, 0);
+  ASSERT_EQ(kill(worker, SIGKILL), 0);
+  EXPECT_EQ(guest->Wait(20), 0) << guest->output();
+  other->CloseInput();
+  EXPECT_EQ(other->Wait(), 0) << other->output();
+  Run({"round_trip"});
+  EXPECT_THAT(daemon().log(), HasSubstr("signal"));
+}
+
+TEST_F(Failure, WorkerKilledWhileTheGuestIsIdle) {
+  const Folder folder;
+  const auto guest = Guest({"lost_while_idle"}, {"SMOLVM_CUDA_LOG=error",
+                                                 "SMOLVM_CUDA_LOG_FILE=" + folder / "guest.log"});
+  ASSERT_TRUE(guest->Await("ready")) << guest->output();
+  const pid_t worker = daemon().LastWorker();
+  ASSERT_EQ(kill(worker, SIGKILL), 0);
+  ASSERT_TRUE(Daemon::AwaitEnd(worker, 10));
+  guest->CloseInput();
+  EXPECT_EQ(guest->Wait(20), 0) << guest->output();
+  const std::string log = Contents(folder / "guest.log");
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_THAT(log, HasSubstr("event=session_lost"));
+}
+
+TEST_F(Failure, EveryWorkerKilled) {
+  for (const pid_t worker : daemon().Workers()) kill(worker, SIGKILL);
+  Run({"round_trip"});
+}
+
+}  // namespace
+}  // namespace smolvm::remoting

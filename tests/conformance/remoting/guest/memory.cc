@@ -1,0 +1,158 @@
+// Memory of the host and of the device.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "tests/conformance/remoting/guest/command.h"
+
+namespace smolvm::remoting {
+
+COMMAND(host_register) {
+  Start();
+  std::vector<char> memory(1 << 16);
+  char* unaligned = memory.data() + 17;
+  OK(cuMemHostRegister(unaligned, 10001, 0));
+  WANT(712, cuMemHostRegister(unaligned + 100, 100, 0));
+  WANT(712, cuMemHostRegister(unaligned - 5, 6, 0));
+  OK(cuMemHostUnregister(unaligned));
+  WANT(1, cuMemHostUnregister(unaligned));
+  WANT(1, cuMemHostUnregister(memory.data()));
+  WANT(1, cuMemHostRegister(unaligned, 0, 0));
+  WANT(1, cuMemHostRegister(nullptr, 16, 0));
+  OK(cuMemHostRegister(unaligned, 10001, 0));
+  // Registered memory takes part in asynchronous copies.
+  CUdeviceptr device = 0;
+  OK(cuMemAlloc(&device, 10001));
+  OK(cuMemsetD8(device, 0x5a, 10001));
+  OK(cuMemcpyDtoHAsync(unaligned, device, 10001, nullptr));
+  OK(cuStreamSynchronize(nullptr));
+  CHECK(unaligned[0] == 0x5a && unaligned[10000] == 0x5a && unaligned[10001] == 0);
+  OK(cuMemHostUnregister(unaligned));
+}
+
+COMMAND(read_into_pinned) {
+  Start();
+  char* pinned = nullptr;
+  OK(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), 1 << 16, 0));
+  const int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  memset(pinned, 1, 1 << 16);
+  CHECK(read(zero, pinned, 1 << 16) == 1 << 16);
+  FILE* file = fdopen(zero, "r");
+  memset(pinned, 1, 1 << 16);
+  CHECK(fread(pinned, 1, 1 << 16, file) == 1 << 16);
+  CHECK(pinned[0] == 0 && pinned[(1 << 16) - 1] == 0);
+  fclose(file);
+  OK(cuMemFreeHost(pinned));
+}
+
+COMMAND(pointer_attributes) {
+  const CUcontext context = Start();
+  CUdeviceptr memory = 0, base = 0;
+  OK(cuMemAlloc(&memory, 1000));
+  const CUdeviceptr inside = memory + 500;
+  unsigned type = 0;
+  OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside));
+  CHECK(type == CU_MEMORYTYPE_DEVICE);
+  int ordinal = -1;
+  OK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, inside));
+  CHECK(ordinal == 0);
+  OK(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, inside));
+  CHECK(base == memory);
+  size_t size = 0;
+  OK(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside));
+  CHECK(size == 1000);
+  CUcontext of = nullptr;
+  OK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, inside));
+  CHECK(of == context);
+  void* pinned = nullptr;
+  OK(cuMemHostAlloc(&pinned, 4096, 0));
+  OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                           reinterpret_cast<CUdeviceptr>(pinned)));
+  CHECK(type == CU_MEMORYTYPE_HOST);
+  int plain = 0;
+  WANT(1, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                reinterpret_cast<CUdeviceptr>(&plain)));
+  OK(cuMemFree(memory));
+  WANT(1, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside));
+}
+
+COMMAND(reset) {
+  OK(cuInit(0));
+  CUcontext context = nullptr;
+  static const char kPtx[] =
+      ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 g = 9;\n"
+      ".visible .entry nothing()\n{\n  ret;\n}\n";
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  for (unsigned round = 0; round < 3; ++round) {
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    if (!library) {
+      OK(cuLibraryLoadData(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+      OK(cuLibraryGetKernel(&kernel, library, "nothing"));
+    }
+    RoundTrip(100'000, round);
+    CUdeviceptr left = 0;
+    OK(cuMemAlloc(&left, 100'000));
+    const CUresult launched = cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1,
+                                             0, nullptr, nullptr, nullptr);
+#ifdef SMOLVM_KERNELS_RUN
+    OK(launched);
+    OK(cuCtxSynchronize());
+#else
+    WANT(801, launched);
+#endif
+    OK(cuDevicePrimaryCtxReset(0));
+    char byte = 0;
+    CHECK(cuMemcpyDtoH(&byte, left, 1) != CUDA_SUCCESS);
+  }
+}
+
+// Handles and memory for another session to try.
+COMMAND(owner) {
+  Start();
+  CUdeviceptr memory = 0;
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  OK(cuMemAlloc(&memory, 4096));
+  OK(cuMemsetD8(memory, 0x77, 4096));
+  OK(cuStreamCreate(&stream, 0));
+  OK(cuEventCreate(&event, 0));
+  OK(cuModuleLoadData(&module,
+                      ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry f()\n{\n"
+                      "  ret;\n}\n"));
+  OK(cuModuleGetFunction(&function, module, "f"));
+  printf("handles %llu %p %p %p %p\n", memory, static_cast<void*>(stream),
+         static_cast<void*>(event), static_cast<void*>(module), static_cast<void*>(function));
+  Say("ready");
+  AwaitInputEnd();
+  char back[4096];
+  OK(cuMemcpyDtoH(back, memory, sizeof back));
+  for (const char byte : back) CHECK(byte == 0x77);
+  OK(cuStreamSynchronize(stream));
+  OK(cuEventSynchronize(event));
+  OK(cuModuleUnload(module));
+}
+
+COMMAND(intruder) {
+  Start();
+  CHECK(arguments.size() == 5);
+  const auto number = [&](int i) { return strtoull(arguments[i].c_str(), nullptr, 0); };
+  const CUdeviceptr memory = number(0);
+  char bytes[4096] = {};
+  CHECK(cuMemcpyDtoH(bytes, memory, sizeof bytes) != CUDA_SUCCESS);
+  CHECK(cuMemcpyHtoD(memory, bytes, sizeof bytes) != CUDA_SUCCESS);
+  CHECK(cuMemFree(memory) != CUDA_SUCCESS);
+  CHECK(cuStreamSynchronize(reinterpret_cast<CUstream>(number(1))) != CUDA_SUCCESS);
+  CHECK(cuStreamDestroy(reinterpret_cast<CUstream>(number(1))) != CUDA_SUCCESS);
+  CHECK(cuEventDestroy(reinterpret_cast<CUevent>(number(2))) != CUDA_SUCCESS);
+  CHECK(cuModuleUnload(reinterpret_cast<CUmodule>(number(3))) != CUDA_SUCCESS);
+  CHECK(cuLaunchKernel(reinterpret_cast<CUfunction>(number(4)), 1, 1, 1, 1, 1, 1, 0, nullptr,
+                       nullptr, nullptr) != CUDA_SUCCESS);
+  RoundTrip(4096, 5);
+}
+
+}  // namespace smolvm::remoting

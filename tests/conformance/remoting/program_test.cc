@@ -1,0 +1,107 @@
+// What guest programs see while all goes well on the host.
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "tests/conformance/remoting/fixture.h"
+
+namespace smolvm::remoting {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Program : public Remoting, public ::testing::WithParamInterface<const char*> {};
+
+// Each is a program of guest/*.cc, which says what is right.
+TEST_P(Program, Works) { Run({GetParam()}); }
+
+INSTANTIATE_TEST_SUITE_P(Errors, Program,
+                         ::testing::Values("before_init", "error_names", "garbage_handles",
+                                           "null_outputs", "proc_addresses", "huge_allocation"),
+                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Memory, Program,
+                         ::testing::Values("round_trip", "host_register", "read_into_pinned",
+                                           "pointer_attributes", "reset", "pageable_copies"),
+                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Streams, Program,
+                         ::testing::Values("host_functions", "host_function_feeds_copy",
+                                           "stream_order"),
+                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Processes, Program,
+                         ::testing::Values("fork_after_init", "fork_in_traffic", "fork_before_init",
+                                           "vfork_and_exec", "threads", "context_between_threads",
+                                           "cancelled_thread", "exit_in_traffic"),
+                         [](const auto& info) { return std::string(info.param); });
+#ifdef SMOLVM_KERNELS_RUN
+INSTANTIATE_TEST_SUITE_P(Kernels, Program,
+                         ::testing::Values("vector_add", "many_parameters", "kernel_faults"),
+                         [](const auto& info) { return std::string(info.param); });
+#else
+INSTANTIATE_TEST_SUITE_P(Kernels, Program, ::testing::Values("refused_launch"),
+                         [](const auto& info) { return std::string(info.param); });
+#endif
+
+class ProgramOutput : public Remoting {};
+
+TEST_F(ProgramOutput, CallsFromExitHandlersWork) { EXPECT_EQ(Run({"calls_at_exit"}), "at exit\n"); }
+
+TEST_F(ProgramOutput, BadModulesFillTheLog) {
+  // The compiler's complaint names the line.
+  EXPECT_THAT(Run({"bad_modules"}), HasSubstr("4"));
+}
+
+TEST_F(ProgramOutput, KernelsPrintOnTheGuestsStdoutInTheirPlace) {
+#ifdef SMOLVM_KERNELS_RUN
+  EXPECT_EQ(Run({"kernel_prints"}), "before\nline 0\nline 1\nline 2\nafter\n");
+#else
+  GTEST_SKIP() << "this build runs no kernels";
+#endif
+}
+
+TEST_F(ProgramOutput, VisibleDevices) {
+  const std::string all = Run({"devices"});
+  EXPECT_THAT(all, HasSubstr("init=0 counted=0 count=1\n"));
+  const std::string one = "init=0 counted=0 count=1\n", none = "init=100 counted=3";
+  const std::string uuid = all.substr(all.find("GPU-"), 40);
+  const struct {
+    std::string value, seen;
+  } kCases[] = {{"0", one},
+                {"0,1", one},
+                {"", none},
+                {"1,0", none},
+                {"-1", none},
+                {"0,-1", one},
+                {"0,0", none},
+                {uuid, one},
+                {uuid.substr(0, 12), one},
+                {"GPU-ffffffff", none},
+                {"none", none}};
+  for (const auto& c : kCases) {
+    EXPECT_THAT(Run({"devices"}, {"CUDA_VISIBLE_DEVICES=" + c.value}), HasSubstr(c.seen))
+        << "CUDA_VISIBLE_DEVICES=" << c.value;
+  }
+}
+
+TEST_F(ProgramOutput, NothingIsPrintedUnasked) { EXPECT_EQ(Run({"round_trip"}), ""); }
+
+TEST_F(ProgramOutput, SixteenProcessesAtOnce) {
+  std::vector<std::unique_ptr<Process>> guests;
+  for (int i = 0; i < 16; ++i) guests.push_back(Guest({"round_trip", "200000"}));
+  for (auto& guest : guests) EXPECT_EQ(guest->Wait(), 0) << guest->output();
+}
+
+TEST_F(ProgramOutput, SessionsCannotNameEachOthersThings) {
+  const auto owner = Guest({"owner"});
+  ASSERT_TRUE(owner->Await("ready")) << owner->output();
+  std::istringstream handles(owner->output());
+  std::vector<std::string> words{std::istream_iterator<std::string>(handles), {}};
+  ASSERT_EQ(words.size(), 7u);
+  words.pop_back();
+  words[0] = "intruder";
+  Run(words);
+  owner->CloseInput();
+  EXPECT_EQ(owner->Wait(), 0) << owner->output();
+}
+
+}  // namespace
+}  // namespace smolvm::remoting
