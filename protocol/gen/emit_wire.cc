@@ -200,4 +200,28 @@ std::string EmitWireSource(const pb::FileDescriptor& file) {
   return text + "\n}  // namespace smolvm::api\n";
 }
 
+std::string EmitCodecTable(const std::vector<const pb::FileDescriptor*>& files) {
+  std::string includes, rows;
+  for (const pb::FileDescriptor* file : files) {
+    const std::string stem = file->name().substr(0, file->name().size() - 6);
+    if (stem.ends_with("call_options")) continue;
+    includes += fmt::format("#include \"{}.wire.h\"\n", stem);
+    for (int i = 0; i < file->message_type_count(); ++i) {
+      rows += fmt::format("    {{\"{0}\", Recode<api::{1}>}},\n",
+                          file->message_type(i)->full_name(), file->message_type(i)->name());
+    }
+  }
+  return Banner() + "#pragma once\n" + includes +
+         "\nnamespace smolvm::codec {\n\n"
+         "// For tests: decodes and encodes again. False when the bytes are refused.\n"
+         "template <typename Message>\nbool Recode(std::span<const char> bytes, std::string* out) "
+         "{\n"
+         "  Message message;\n  if (!Decode(bytes, &message)) return false;\n  Encode(message, "
+         "out);\n"
+         "  return true;\n}\n\nstruct Row {\n  const char* name;\n"
+         "  bool (*recode)(std::span<const char> bytes, std::string* out);\n};\n\n"
+         "inline constexpr Row kRows[] = {\n" +
+         rows + "};\n\n}  // namespace smolvm::codec\n";
+}
+
 }  // namespace smolvm::gen

@@ -41,6 +41,7 @@ class Generator : public pb::compiler::CodeGenerator {
         Write(context, stem + ".dispatch.cc", EmitDispatch(section));
         Write(context, stem + ".loopback.cc", EmitLoopbackCases(section));
       }
+      Write(context, "protocol/api/codec_table.h", EmitCodecTable(files));
       Write(context, "protocol/api/call_ids.h", EmitCallIds(model));
       Write(context, "protocol/api/guest_manual.h", EmitGuestManual(model));
       Write(context, "protocol/api/host_manual.h", EmitHostManual(model));

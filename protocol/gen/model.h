@@ -82,6 +82,8 @@ Model BuildModel(const std::vector<const google::protobuf::FileDescriptor*>& fil
 // One function per output. Each returns the text of a file.
 std::string EmitWireHeader(const google::protobuf::FileDescriptor& file);
 std::string EmitWireSource(const google::protobuf::FileDescriptor& file);
+std::string EmitCodecTable(
+    const std::vector<const google::protobuf::FileDescriptor*>& files);  // tests
 std::string EmitEntry(const Section& section);     // guest: exported functions
 std::string EmitGuestManual(const Model& model);   // guest: what is written by hand
 std::string EmitDispatch(const Section& section);  // host: decode, call, encode
