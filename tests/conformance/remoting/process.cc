@@ -177,6 +177,14 @@ std::vector<pid_t> Daemon::Workers() const {
   return {std::istream_iterator<pid_t>(children), {}};
 }
 
+int Daemon::ReadyWorkers() const {
+  const std::string text = log();
+  int count = 0;
+  for (size_t at = 0; (at = text.find("event=worker_ready", at)) != std::string::npos; ++at)
+    ++count;
+  return count;
+}
+
 pid_t Daemon::LastWorker() const {
   const std::string text = log();
   const size_t session = text.rfind("event=session_started");

@@ -59,6 +59,8 @@ class Daemon {
   Process& process() { return *process_; }
   // Worker processes that serve or wait.
   std::vector<pid_t> Workers() const;
+  // Workers that have been ready so far.
+  int ReadyWorkers() const;
   // The worker of the session that began last; -1 when there was none.
   pid_t LastWorker() const;
   // Until a session has ended for `worker`; false when the time is up.

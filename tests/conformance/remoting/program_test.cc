@@ -1,5 +1,6 @@
 // What guest programs see while all goes well on the host.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <sstream>
 
@@ -85,8 +86,13 @@ TEST_F(ProgramOutput, VisibleDevices) {
 TEST_F(ProgramOutput, NothingIsPrintedUnasked) { EXPECT_EQ(Run({"round_trip"}), ""); }
 
 TEST_F(ProgramOutput, SixteenProcessesAtOnce) {
+  // With workers at hand: to start sixteen on a busy machine takes longer than cuInit may wait.
+  const Daemon ready({"--workers-ready", "16"});
+  const double end = Now() + 30;
+  while (ready.ReadyWorkers() < 16 && Now() < end) usleep(20'000);
   std::vector<std::unique_ptr<Process>> guests;
-  for (int i = 0; i < 16; ++i) guests.push_back(Guest({"round_trip", "200000"}));
+  for (int i = 0; i < 16; ++i)
+    guests.push_back(StartGuest(ready.socket(), {"round_trip", "200000"}));
   for (auto& guest : guests) EXPECT_EQ(guest->Wait(), 0) << guest->output();
 }
 

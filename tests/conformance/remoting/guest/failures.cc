@@ -16,7 +16,7 @@ double Seconds() {
 
 COMMAND(copy_without_end) {
   Start();
-  constexpr size_t kSize = 256 << 20;
+  constexpr size_t kSize = 64 << 20;
   std::vector<char> bytes(kSize, 1);
   CUdeviceptr memory = 0;
   OK(cuMemAlloc(&memory, kSize));
