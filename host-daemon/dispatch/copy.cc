@@ -67,7 +67,13 @@ uint32_t ToDevice(Dispatcher& d, session::Call& call, CUdeviceptr to, CUstream s
   const auto copy = call.per_thread_stream() ? d.driver().cuMemcpyHtoDAsync_v2_ptsz
                                              : d.driver().cuMemcpyHtoDAsync_v2;
   if (!copy) return d.NotInDriver("cuMemcpyHtoDAsync_v2");
+  // The default stream has a synchronous copy, which takes fewer hand-overs between threads than an
+  // asynchronous one that is waited for.
+  const auto now = stream                     ? nullptr
+                   : call.per_thread_stream() ? d.driver().cuMemcpyHtoD_v2_ptds
+                                              : d.driver().cuMemcpyHtoD_v2;
   return InPieces(call, piece, [&](uint64_t offset, size_t size) {
+    if (now) return now(to + offset, piece, size);
     const CUresult result = copy(to + offset, piece, size, stream);
     return result ? result : d.SynchronizeStream(call, stream);
   });
@@ -82,10 +88,15 @@ uint32_t ToGuest(Dispatcher& d, session::Call& call, CUdeviceptr from, uint64_t 
   const auto copy = call.per_thread_stream() ? d.driver().cuMemcpyDtoHAsync_v2_ptsz
                                              : d.driver().cuMemcpyDtoHAsync_v2;
   if (!copy) return d.NotInDriver("cuMemcpyDtoHAsync_v2");
+  const auto now = stream                     ? nullptr  // as in ToDevice
+                   : call.per_thread_stream() ? d.driver().cuMemcpyDtoH_v2_ptds
+                                              : d.driver().cuMemcpyDtoH_v2;
   for (uint64_t offset = 0; offset < bytes;) {
     const size_t size = std::min<uint64_t>(bytes - offset, kPieceBytes);
-    if (const CUresult result = copy(piece, from + offset, size, stream)) return result;
-    if (const CUresult result = d.SynchronizeStream(call, stream)) return result;
+    CUresult result =
+        now ? now(piece, from + offset, size) : copy(piece, from + offset, size, stream);
+    if (result == CUDA_SUCCESS && !now) result = d.SynchronizeStream(call, stream);
+    if (result != CUDA_SUCCESS) return result;
     if (!call.SendBulk(piece, size)) return kGone;
     offset += size;
   }

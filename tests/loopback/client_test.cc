@@ -54,7 +54,7 @@ TEST_F(Client, CopyToDeviceArrivesWholeAndInOrder) {
   const size_t size = 3'000'001;
   const CUdeviceptr to = Known(size);
   std::vector<char> device(size);
-  host.driver.cuMemcpyHtoDAsync_v2 = [&](CUdeviceptr at, const void* from, size_t bytes, CUstream) {
+  host.driver.cuMemcpyHtoD_v2 = [&](CUdeviceptr at, const void* from, size_t bytes) {
     memcpy(device.data() + (at - to), from, bytes);
     return CUDA_SUCCESS;
   };
@@ -81,7 +81,7 @@ TEST_F(Client, CopyBackArrivesWhole) {
   const CUdeviceptr from = Known(size);
   std::vector<char> device(size);
   std::iota(device.begin(), device.end(), 3);
-  host.driver.cuMemcpyDtoHAsync_v2 = [&](void* to, CUdeviceptr at, size_t bytes, CUstream) {
+  host.driver.cuMemcpyDtoH_v2 = [&](void* to, CUdeviceptr at, size_t bytes) {
     memcpy(to, device.data() + (at - from), bytes);
     return CUDA_SUCCESS;
   };
@@ -94,7 +94,7 @@ TEST_F(Client, CopyBackThatFailsOnTheWayIsNoSuccess) {
   const size_t size = 2'000'000;
   const CUdeviceptr from = Known(size);
   int pieces = 0;
-  host.driver.cuMemcpyDtoHAsync_v2 = [&](void*, CUdeviceptr, size_t, CUstream) {
+  host.driver.cuMemcpyDtoH_v2 = [&](void*, CUdeviceptr, size_t) {
     return ++pieces < 3 ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
   };
   std::vector<char> target(size);
@@ -110,7 +110,7 @@ TEST_F(Client, FailedCallThatNobodyWaitedForIsReportedByTheNext) {
   };
   ASSERT_EQ(cuMemsetD32_v2(at, 1, 16), CUDA_SUCCESS);
   bool copied = false;
-  host.driver.cuMemcpyDtoHAsync_v2 = [&](void*, CUdeviceptr, size_t, CUstream) {
+  host.driver.cuMemcpyDtoH_v2 = [&](void*, CUdeviceptr, size_t) {
     copied = true;
     return CUDA_SUCCESS;
   };

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "guest-shim/libcuda/client/hello.h"
 #include "guest-shim/libcuda/state/session.h"
@@ -24,6 +25,10 @@ void Callbacks::Forget(uint64_t id) {
   const std::lock_guard lock(mutex_);
   functions_.erase(id);
   outstanding_.store(functions_.size(), std::memory_order_release);
+}
+
+void Callbacks::Abandon() {
+  if (channel_) close(channel_->fd());
 }
 
 CUresult Callbacks::Start() {

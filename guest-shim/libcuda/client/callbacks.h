@@ -32,6 +32,8 @@ class Callbacks {
   uint64_t Register(const HostFunction& function, CUresult* result);
   // The host refused the call that would have run it.
   void Forget(uint64_t id);
+  // In a forked child: closes the child's copy of the socket and touches nothing else.
+  void Abandon();
   // Functions that have not returned yet.
   size_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
 

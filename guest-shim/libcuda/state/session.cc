@@ -35,6 +35,7 @@ void InForkedChild() {
   if (!session) return;
   g_forked.store(true, std::memory_order_release);
   session->connection().Abandon();
+  session->callbacks().Abandon();
 }
 
 // pthread_exit and pthread_cancel unwind through our frames with the unwinder that is linked in
