@@ -5,6 +5,7 @@ if(NOT SMOLVM_SANITIZE AND TARGET smolvm AND TARGET smolvm_guest_cuda AND TARGET
   add_dependencies(probe_vm_test smolvm smolvm-machine-agent smolvm-vsock-device smolvm-cuda-daemon
     smolvm-cuda-worker smolvm_guest_cuda smolvm_cuda_emulation cuda-probe)
   target_compile_definitions(probe_vm_test PRIVATE
+    KERNELS_RUN=$<BOOL:${SMOLVM_WITH_LLVM}>
     SCRIPTS="${CMAKE_SOURCE_DIR}/scripts"
     SMOLVM="$<TARGET_FILE:smolvm>"
     CUDA_PROBE="$<TARGET_FILE:cuda-probe>")
