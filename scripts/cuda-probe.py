@@ -224,8 +224,10 @@ def run_vector_add(driver, elements, allocated):
     blocks = [(i, min(BLOCK, elements - i * BLOCK) * 4) for i in range((elements + BLOCK - 1) // BLOCK)]
     for index, size in blocks:
         offset = index * BLOCK * 4
-        check(driver, "cuMemcpyHtoD", first.value + offset, address_of(block.first(index)), size)
-        check(driver, "cuMemcpyHtoD", second.value + offset, address_of(block.second(index)), size)
+        values = block.first(index)
+        check(driver, "cuMemcpyHtoD", first.value + offset, address_of(values), size)
+        values = block.second(index)
+        check(driver, "cuMemcpyHtoD", second.value + offset, address_of(values), size)
 
     count = ctypes.c_uint32(elements)
     arguments = [ctypes.addressof(argument) for argument in (first, second, total, count)]

@@ -47,7 +47,7 @@ class Staging {
 
   explicit Staging(const driver::DriverTable& driver) : driver_(driver) {}
 
-  // Empty when the session has too much on loan, or the driver has no memory.
+  // Empty when the session has too much on loan, or there is no memory.
   StagingBuffer Take(size_t size);
 
  private:

@@ -17,14 +17,6 @@ class Client : public Loopback {
  protected:
   void SetUp() override {
     Loopback::SetUp();
-    host.driver.cuMemHostAlloc = [](void** data, size_t size, unsigned) {
-      *data = malloc(size);
-      return CUDA_SUCCESS;
-    };
-    host.driver.cuMemFreeHost = [](void* data) {
-      free(data);
-      return CUDA_SUCCESS;
-    };
     host.driver.cuMemAlloc_v2 = [&](CUdeviceptr* address, size_t) {
       *address = host.FreshMemory();
       return CUDA_SUCCESS;

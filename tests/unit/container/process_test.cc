@@ -125,9 +125,10 @@ TEST(Launch, SignalsAreForwarded) {
   // In a process of its own, since the signal is sent to the whole of it.
   const pid_t launcher = fork();
   if (launcher == 0) {
-    // The program signals its parent, us, once it waits for the signal itself.
+    // The program signals its parent, us. KILL, because a shell's child that has not become `sleep`
+    // yet would take TERM for the trap's business.
     const LaunchResult result = LaunchAndWatch(
-        {"sh", "-c", "trap 'kill $!; exit 42' TERM; sleep 600 & kill -TERM $PPID; wait"});
+        {"sh", "-c", "trap 'kill -9 $!; exit 42' TERM; sleep 600 & kill -TERM $PPID; wait"});
     _exit(result.status);
   }
   int status = 0;

@@ -845,9 +845,7 @@ std::span<const InstructionRow> ConversionRows() {
       {"cvt.rpi.f16.f16", "b16 b16"},
       {"cvt.sat.f32.f32", "f32 f32"},
       {"cvt.rni.ftz.f32.f32", "f32 f32"},
-      {"cvt.rna.tf32.f32", "b32 f32"},
       {"cvt.ftz.f64.f32", "f64 f32"},
-      {"cvt.rn.sat.f32.s32", "f32 b32"},
   };
   return kRows;
 }
