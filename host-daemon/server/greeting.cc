@@ -28,7 +28,7 @@ Greetings::Greetings(asio::io_context& io, std::function<void(Guest)> done)
     : io_(io), done_(std::move(done)) {}
 
 void Greetings::Add(int fd, std::string from) {
-  if (waiting_.size() >= kMaxWaiting) Drop(waiting_.front(), "too many silent connections");
+  if (waiting_.size() >= kMaxWaiting) DropOldest("too many silent connections");
   const auto greeting = std::make_shared<Greeting>(io_, fd, std::move(from));
   greeting->place = waiting_.insert(waiting_.end(), greeting);
   greeting->timer.async_wait([this, greeting](const error_code& code) {
@@ -85,7 +85,13 @@ void Greetings::Remove(const std::shared_ptr<Greeting>& greeting) {
 }
 
 void Greetings::DropAll() {
-  while (!waiting_.empty()) Drop(waiting_.front(), "the daemon ends");
+  while (!waiting_.empty()) DropOldest("the daemon ends");
+}
+
+void Greetings::DropOldest(const char* reason) {
+  // A reference of our own: dropping takes the list's away.
+  const std::shared_ptr<Greeting> oldest = waiting_.front();
+  Drop(oldest, reason);
 }
 
 }  // namespace smolvm::server

@@ -44,6 +44,7 @@ class Greetings {
   void ReadArgs(const std::shared_ptr<Greeting>& greeting);
   void Finish(const std::shared_ptr<Greeting>& greeting);
   void Drop(const std::shared_ptr<Greeting>& greeting, const char* reason);
+  void DropOldest(const char* reason);
   void Remove(const std::shared_ptr<Greeting>& greeting);
 
   boost::asio::io_context& io_;

@@ -15,6 +15,13 @@
 namespace smolvm::worker {
 namespace {
 
+// As a crash ends a process that no sanitizer watches.
+void Crash() {
+  signal(SIGSEGV, SIG_DFL);
+  raise(SIGSEGV);
+}
+
+
 class FakeHandler : public session::Handler {
  public:
   const session::CallTraits* Traits(uint32_t id) const override {
@@ -30,7 +37,7 @@ class FakeHandler : public session::Handler {
         call.reply() = std::to_string(getpid());
         return 0;
       case kFakeCrash:
-        raise(SIGSEGV);
+        Crash();
         return 999;
       case kFakeExit:
         _exit(7);
@@ -78,7 +85,7 @@ class FakeBackend : public Backend {
 
 std::unique_ptr<Backend> LoadBackend(const std::string& library, const BackendPolicy& policy,
                                      std::string* error) {
-  if (library == "crash") raise(SIGSEGV);
+  if (library == "crash") Crash();
   if (library == "slow") usleep(200'000);
   if (library == "good" || library == "slow" || std::filesystem::exists(library)) {
     return std::make_unique<FakeBackend>(policy);
