@@ -21,7 +21,6 @@ void Crash() {
   raise(SIGSEGV);
 }
 
-
 class FakeHandler : public session::Handler {
  public:
   const session::CallTraits* Traits(uint32_t id) const override {
