@@ -177,8 +177,8 @@ void Device::OnKick(uint32_t index) {
   // Service() looks at both rings in any case. Here only this: QEMU kicks each ring once when it
   // starts it; if then the guest kicks and yet neither ring was ever written to, we do not see the
   // memory that it writes to.
-  memory_seen_ = memory_seen_ || !front_end_->ring(kRxQueue).queue.Untouched() ||
-                 !front_end_->ring(kTxQueue).queue.Untouched();
+  memory_seen_ = memory_seen_ || front_end_->ring(kRxQueue).queue.Touched() ||
+                 front_end_->ring(kTxQueue).queue.Touched();
   if (memory_seen_) return;
   kicks_for_nothing_ += count;
   if (kicks_for_nothing_ > kQueues) DropFrontEnd(kNotShared);

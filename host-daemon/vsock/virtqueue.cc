@@ -187,7 +187,7 @@ void Virtqueue::Push(uint16_t head, uint32_t written) {
   Store16(used_ + 2, next_used_, std::memory_order_release);
 }
 
-bool Virtqueue::Untouched() const { return resolved() && next_avail_ == 0 && AvailIndex() == 0; }
+bool Virtqueue::Touched() const { return resolved() && (next_avail_ != 0 || AvailIndex() != 0); }
 
 bool Virtqueue::ShouldNotify() {
   if (!resolved() || notified_used_ == next_used_) return false;

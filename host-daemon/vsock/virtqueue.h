@@ -64,8 +64,9 @@ class Virtqueue {
   void DisableKicks();
   bool EnableKicks();
 
-  // Whether the driver has not made a single buffer available since the ring was new.
-  bool Untouched() const;
+  // Whether the driver has made a buffer available since the ring was new. A ring that is not
+  // resolved yet tells nothing.
+  bool Touched() const;
 
   bool broken() const { return !error_.empty(); }
   const std::string& error() const { return error_; }

@@ -324,5 +324,26 @@ TEST_F(HostileFrontEndTest, MemoryThatIsNotSharedIsNoticed) {
   ExpectDroppedForGood(&guest);
 }
 
+// As above, with the first ring's kick seen before the second ring is known at all.
+TEST_F(HostileFrontEndTest, MemoryThatIsNotSharedIsNoticedWhicheverRingStartsFirst) {
+  config_.once = true;
+  StartDevice();
+  FakeGuest guest({.protocol_features = false});
+  ASSERT_TRUE(guest.Connect(config_.socket_path));
+  guest.Send(request::kSetOwner, {});
+  guest.Send(request::kSetFeatures, FakeGuest::Pack(kFeatureVersion1));
+  guest.SendMemTable();
+  for (uint32_t ring : {kRxQueue, kTxQueue}) {
+    guest.SetupRing(ring, 0);
+    for (int i = 0; i < 2; ++i) {  // the second answer comes after the kick was read
+      guest.Send(request::kGetFeatures, {});
+      ASSERT_TRUE(guest.Reply());
+    }
+  }
+  guest.KickAnyway(kRxQueue);
+  guest.KickAnyway(kTxQueue);
+  ExpectDroppedForGood(&guest);
+}
+
 }  // namespace
 }  // namespace smolvm::vsock

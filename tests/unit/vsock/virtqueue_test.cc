@@ -39,7 +39,8 @@ class VirtqueueTest : public ::testing::Test {
 
 TEST_F(VirtqueueTest, EmptyRingHasNothing) {
   EXPECT_EQ(queue_.Pop(&chain_), Pop::kEmpty);
-  EXPECT_TRUE(queue_.Untouched());
+  EXPECT_FALSE(queue_.Touched());
+  EXPECT_FALSE(Virtqueue().Touched()) << "a ring whose memory is not known yet tells nothing";
 }
 
 TEST_F(VirtqueueTest, WalksAChainOverDescriptorsAndRegions) {
@@ -47,6 +48,7 @@ TEST_F(VirtqueueTest, WalksAChainOverDescriptorsAndRegions) {
   std::memcpy(ram_.At(low), "low", 3);
   std::memcpy(ram_.At(high), "high", 4);
   const uint16_t head = ring_.Add({{low, 3}, {high, 4}, {low, 10, true}});
+  EXPECT_TRUE(queue_.Touched());
   ASSERT_EQ(queue_.Pop(&chain_), Pop::kChain);
   EXPECT_EQ(chain_.head, head);
   EXPECT_EQ(chain_.readable_bytes, 7u);
