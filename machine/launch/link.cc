@@ -118,10 +118,19 @@ void MachineLink::Stop(bool force) {
   }
 }
 
+void MachineLink::SayNotes() {
+  bool timed_out = false;
+  while (const auto message = ReceiveMessage(socket_.get(), 0, &timed_out)) {
+    const std::string event = message->Text("event");
+    if (event == "note") Say(message->Text("message"));
+    if (event == "ended") ended_ = message->Text("message");
+  }
+}
+
 std::string MachineLink::WhyEnded() {
   Progress progress("");
   const auto deadline = Clock::now() + std::chrono::seconds(10);
-  std::string why;
+  std::string why = ended_;
   while (const auto message = Next(socket_.get(), &progress, deadline, false)) {
     if (message->Text("event") == "ended") why = message->Text("message");
   }

@@ -22,6 +22,8 @@ class MachineLink {
   void Release();
   // Ends the machine (`force`: without asking it) and waits until all of it is gone.
   void Stop(bool force);
+  // Prints what the supervisor has to tell, without waiting.
+  void SayNotes();
   // Why a machine ended under us: the supervisor's words, if it had any.
   std::string WhyEnded();
 
@@ -31,6 +33,7 @@ class MachineLink {
 
   UniqueFd socket_;
   std::string name_;
+  std::string ended_;  // why, when that came before somebody asked
 };
 
 }  // namespace smolvm::machine

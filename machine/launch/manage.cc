@@ -7,6 +7,7 @@
 
 #include "machine/image/store.h"
 #include "machine/launch/link.h"
+#include "machine/supervise/cuda_watch.h"
 #include "machine/util/failure.h"
 #include "machine/util/paths.h"
 
@@ -20,6 +21,13 @@ std::string UtcTime(int64_t seconds) {
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
+}
+
+// Whether CUDA can be had in the machine at this moment.
+std::string CudaOf(const MachineEntry& entry) {
+  if (!entry.record.cuda) return "no";
+  const std::string state = entry.running ? ReadCudaState(entry.folder) : "";
+  return state.empty() ? "yes" : state;
 }
 
 const char* StatusOf(const MachineEntry& entry) { return entry.running ? "running" : "stopped"; }
@@ -51,14 +59,14 @@ std::string FormatList(const std::vector<MachineEntry>& entries) {
     image_width = std::max(image_width, entry.record.image.size());
   }
   std::string out =
-      fmt::format("{:<{}}  {:<8}  {:<{}}  {:>7}  {:>4}  {:<4}  {}\n", "NAME", name_width, "STATUS",
+      fmt::format("{:<{}}  {:<8}  {:<{}}  {:>7}  {:>4}  {:<10}  {}\n", "NAME", name_width, "STATUS",
                   "IMAGE", image_width, "MEM MiB", "CPUS", "CUDA", "CREATED");
-  out += std::string(name_width + image_width + 60, '-') + "\n";
+  out += std::string(name_width + image_width + 66, '-') + "\n";
   for (const MachineEntry& entry : entries) {
     const MachineRecord& record = entry.record;
-    out += fmt::format("{:<{}}  {:<8}  {:<{}}  {:>7}  {:>4}  {:<4}  {}\n", record.name, name_width,
+    out += fmt::format("{:<{}}  {:<8}  {:<{}}  {:>7}  {:>4}  {:<10}  {}\n", record.name, name_width,
                        StatusOf(entry), record.image, image_width, record.memory_mib, record.cpus,
-                       record.cuda ? "yes" : "no", UtcTime(record.created));
+                       CudaOf(entry), UtcTime(record.created));
   }
   return out;
 }
@@ -74,6 +82,7 @@ std::string FormatListJson(const std::vector<MachineEntry>& entries) {
                     {"memory_mib", record.memory_mib},
                     {"cpus", record.cpus},
                     {"cuda", record.cuda},
+                    {"cuda_state", CudaOf(entry)},
                     {"net", record.net},
                     {"created", UtcTime(record.created)},
                     {"folder", entry.folder.string()}});

@@ -168,7 +168,9 @@ int StatusOf(const ExitReport& report) {
 }
 
 int RunCommandIn(MachineLink* link, const Options& options, const ExecRequest& request) {
-  const SessionEnd end = RunSession(link->OpenExec(), request, options.timeout_ms);
+  const SessionEnd end =
+      RunSession(link->OpenExec(), request, options.timeout_ms, [link] { link->SayNotes(); });
+  link->SayNotes();
   if (end.timed_out) {
     Say(fmt::format("the command was ended after its time ({} s)", options.timeout_ms / 1000.0));
     return kTimedOut;

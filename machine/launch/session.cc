@@ -50,8 +50,9 @@ class Session {
     channel_.Queue(FrameType::kExec, EncodeExec(request));
   }
 
-  SessionEnd Run() {
+  SessionEnd Run(const std::function<void()>& tick) {
     while (!report_) {
+      tick();
       if (!Step()) {
         end_.lost = !report_.has_value();
         break;
@@ -157,7 +158,8 @@ class Session {
 
 }  // namespace
 
-SessionEnd RunSession(UniqueFd agent, ExecRequest request, uint64_t timeout_ms) {
+SessionEnd RunSession(UniqueFd agent, ExecRequest request, uint64_t timeout_ms,
+                      const std::function<void()>& tick) {
   std::unique_ptr<RawTerminal> raw;
   if (request.tty) {
     const TerminalSize size = AskTerminalSize();
@@ -165,7 +167,7 @@ SessionEnd RunSession(UniqueFd agent, ExecRequest request, uint64_t timeout_ms) 
     request.columns = size.columns;
     if (request.stdin_open) raw = std::make_unique<RawTerminal>();
   }
-  return Session(std::move(agent), request, timeout_ms).Run();
+  return Session(std::move(agent), request, timeout_ms).Run(tick);
 }
 
 }  // namespace smolvm::machine

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "machine/util/unique_fd.h"
 #include "machine/wire/messages.h"
@@ -15,7 +16,9 @@ struct SessionEnd {
   ExitReport report;
 };
 
-// `agent`: a fresh connection. Size and kind of the terminal are filled into the request.
-SessionEnd RunSession(UniqueFd agent, ExecRequest request, uint64_t timeout_ms);
+// `agent`: a fresh connection. Size and kind of the terminal are filled into the request. `tick` is
+// called several times a second.
+SessionEnd RunSession(UniqueFd agent, ExecRequest request, uint64_t timeout_ms,
+                      const std::function<void()>& tick);
 
 }  // namespace smolvm::machine

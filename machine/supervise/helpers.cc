@@ -15,10 +15,13 @@
 namespace smolvm::machine {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr char kQemu[] = "qemu";
 constexpr char kDevice[] = "vsock-device";
 constexpr char kDaemon[] = "cuda-daemon";
 constexpr int kStopGraceMs = 2000;
+constexpr size_t kLogTail = 4096;
 constexpr unsigned kCudaGuestPort = 7000;
 
 std::string LastLine(std::string text) {
@@ -45,6 +48,18 @@ void Helpers::StartCudaDaemon() {
                                  ? fmt::format("vsock:{}", record_.cuda_port)
                                  : "unix:" + SocketPath(kCudaSocket);
   Start(kDaemon, {FindOwnProgram("smolvm-cuda-daemon", "SMOLVM_CUDA_DAEMON"), "--listen", listen});
+}
+
+void Helpers::RestartCudaDaemon() {
+  const fs::path log = folder_ / (std::string(kDaemon) + ".log");
+  std::error_code ignored;
+  fs::rename(log, log.string() + ".old", ignored);
+  StartCudaDaemon();
+}
+
+bool Helpers::CudaDaemonServes() const {
+  return FileTail(folder_ / (std::string(kDaemon) + ".log"), kLogTail).find("event=ready") !=
+         std::string::npos;
 }
 
 void Helpers::StartVsockDevice() {
@@ -85,7 +100,7 @@ void Helpers::StartQemu() {
 bool Helpers::ReadyForQemu() const {
   if (host_.vsock == VsockKind::kKernel) return true;
   if (record_.cuda && access((folder_ / kCudaSocket).c_str(), F_OK) != 0) return false;
-  return FileTail(folder_ / (std::string(kDevice) + ".log"), 4096).find("ready") !=
+  return FileTail(folder_ / (std::string(kDevice) + ".log"), kLogTail).find("ready") !=
          std::string::npos;
 }
 
@@ -100,12 +115,16 @@ std::optional<Helpers::Death> Helpers::Collect() {
   const std::string how = WIFSIGNALED(status)
                               ? fmt::format("was ended by signal {}", WTERMSIG(status))
                               : fmt::format("ended with status {}", WEXITSTATUS(status));
-  const std::string line = LastLine(FileTail(found->log, 4096));
+  const bool daemon = found->name == kDaemon;
+  // A daemon that was killed has said nothing about it: its last line is about something else.
+  const std::string line =
+      daemon && WIFSIGNALED(status) ? "" : LastLine(FileTail(found->log, kLogTail));
   const std::string what = found->name == kQemu     ? "QEMU"
                            : found->name == kDevice ? "the vsock device"
                                                     : "the CUDA daemon";
   death.known = true;
   death.qemu = found->name == kQemu;
+  death.daemon = daemon;
   death.message = fmt::format("{} {}{}{}", what, how, line.empty() ? "" : ": ", line);
   helpers_.erase(found);
   return death;

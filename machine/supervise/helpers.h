@@ -32,6 +32,9 @@ class Helpers {
   ~Helpers() { StopAll(); }
 
   void StartCudaDaemon();
+  // The same after it died; its log is kept as cuda-daemon.log.old.
+  void RestartCudaDaemon();
+  bool CudaDaemonServes() const;
   void StartVsockDevice();
   void StartQemu();
   // Both listen (where they are used at all), so QEMU may be started.
@@ -42,6 +45,7 @@ class Helpers {
   struct Death {
     pid_t pid;
     bool qemu = false;
+    bool daemon = false;
     bool known = false;
     std::string message;
   };

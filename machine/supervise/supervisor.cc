@@ -21,6 +21,7 @@
 #include "machine/share/server.h"
 #include "machine/state/record.h"
 #include "machine/supervise/agent_link.h"
+#include "machine/supervise/cuda_watch.h"
 #include "machine/supervise/detached.h"
 #include "machine/supervise/helpers.h"
 #include "machine/supervise/message.h"
@@ -28,6 +29,7 @@
 #include "machine/util/failure.h"
 #include "machine/util/files.h"
 #include "machine/util/paths.h"
+#include "machine/util/progress.h"
 
 namespace smolvm::machine {
 namespace {
@@ -120,9 +122,39 @@ class Supervisor {
         folder_ / kInitramfs, FindOwnProgram("smolvm-machine-agent", "SMOLVM_MACHINE_AGENT"),
         LoadKernel(record_.kernel), config, record_.cuda ? GuestLibraryFolder() : fs::path());
     helpers_ = std::make_unique<Helpers>(record_, folder_, host_, cid_);
-    if (record_.cuda) helpers_->StartCudaDaemon();
+    if (record_.cuda) StartCuda();
     helpers_->StartVsockDevice();
     deadline_ = Clock::now() + std::chrono::seconds(record_.ready_timeout_s);
+  }
+
+  void StartCuda() {
+    unlink((folder_ / kCudaStateFile).c_str());
+    helpers_->StartCudaDaemon();
+    cuda_ = std::make_unique<CudaWatch>(
+        CudaWatch::Actions{[this] { helpers_->RestartCudaDaemon(); },
+                           [this] { return helpers_->CudaDaemonServes(); },
+                           [this](const std::string& line) { Note(line); },
+                           [this](const char* word) { PublishCudaState(word); }},
+        Clock::now());
+  }
+
+  void PublishCudaState(const std::string& word) {
+    const fs::path file = folder_ / kCudaStateFile;
+    if (word.empty()) {
+      unlink(file.c_str());
+      return;
+    }
+    try {
+      WriteFileAtomically(file, word);
+    } catch (const std::exception& error) {
+      Note(fmt::format("the machine's state cannot be written: {}", error.what()));
+    }
+  }
+
+  // One line for whoever runs a command in the machine, and for supervisor.log.
+  void Note(const std::string& line) {
+    Say(line);
+    Broadcast({{"event", "note"}, {"message", line}});
   }
 
   void Step() {
@@ -132,7 +164,7 @@ class Supervisor {
     for (const Client& client : clients_) fds.push_back({client.fd.get(), POLLIN, 0});
     const size_t agent_at = fds.size();
     if (link_ != nullptr) link_->AddTo(&fds);
-    const bool idle = phase_ == Phase::kRunning;
+    const bool idle = phase_ == Phase::kRunning && (cuda_ == nullptr || !cuda_->busy());
     if (poll(fds.data(), fds.size(), idle ? kIdleMs : kTickMs) < 0 && errno != EINTR) {
       return End("poll: " + ErrnoText());
     }
@@ -157,6 +189,7 @@ class Supervisor {
     } catch (const std::exception& error) {
       return End(error.what());
     }
+    if (phase_ == Phase::kRunning && cuda_ != nullptr) cuda_->Advance(Clock::now());
     if (Clock::now() < deadline_) return;
     if (phase_ == Phase::kHelpers || phase_ == Phase::kBooting) {
       End(ExplainReadyTimeout(record_, host_, FileTail(folder_ / kConsoleLog, 2048)));
@@ -184,9 +217,8 @@ class Supervisor {
       if (death.qemu) phase_ = Phase::kDone;
       return;
     }
-    if (!death.qemu && death.message.find("CUDA daemon") != std::string::npos &&
-        phase_ == Phase::kRunning) {
-      return Broadcast({{"event", "note"}, {"message", death.message}});
+    if (death.daemon && phase_ == Phase::kRunning) {
+      return cuda_->OnDeath(death.message, Clock::now());
     }
     End(death.message + ConsoleHint());
   }
@@ -301,7 +333,8 @@ class Supervisor {
       RemoveTree(folder_);
       return;
     }
-    for (const char* name : {kControlSocket, kAgentSocket, kVsockSocket, kCudaSocket, kInitramfs}) {
+    for (const char* name :
+         {kControlSocket, kAgentSocket, kVsockSocket, kCudaSocket, kInitramfs, kCudaStateFile}) {
       unlink((folder_ / name).c_str());
     }
   }
@@ -316,6 +349,7 @@ class Supervisor {
   std::list<Client> clients_;
   std::unique_ptr<AgentLink> link_;
   std::unique_ptr<Helpers> helpers_;
+  std::unique_ptr<CudaWatch> cuda_;  // with --cuda, once the daemon was started
   std::vector<pid_t> share_servers_;
   pid_t detached_ = -1;
 };
