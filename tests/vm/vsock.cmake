@@ -10,7 +10,7 @@ if(TARGET smolvm-vsock-device)
   add_custom_target(vsock_vm_guest DEPENDS ${guest})
 
   smolvm_test(vsock_vm_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/vsock_vm_test.cc
-    LIBS fmt::fmt-header-only LABELS vm TIMEOUT 600)
+    LIBS smolvm::fmt LABELS vm TIMEOUT 600)
   add_dependencies(vsock_vm_test vsock_vm_guest smolvm-vsock-device)
   target_compile_definitions(vsock_vm_test PRIVATE SMOLVM_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
     SMOLVM_VSOCK_VM_GUEST="${guest}" SMOLVM_VSOCK_DEVICE="$<TARGET_FILE:smolvm-vsock-device>")
