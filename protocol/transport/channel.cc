@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,12 @@ bool Poll(int fd, short events, int timeout_ms) {
   return ready > 0;
 }
 
+int64_t NowUs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
+}
+
 }  // namespace
 
 Channel::Channel(int fd) : fd_(fd), buffer_(new char[kReadBufferBytes]) {}
@@ -31,12 +38,25 @@ Channel::~Channel() {
   if (fd_ >= 0) close(fd_);
 }
 
+void Channel::WrittenNow() {
+  if (emulated_rtt_us_ != 0) last_write_us_.store(NowUs(), std::memory_order_relaxed);
+}
+
+void Channel::AwaitEmulatedRoundTrip() const {
+  if (emulated_rtt_us_ == 0) return;
+  // The kernel's timers are about 50 us late; what is left of less than that is waited out.
+  constexpr int64_t kTimerSlackUs = 60;
+  const int64_t end = last_write_us_.load(std::memory_order_relaxed) + emulated_rtt_us_;
+  for (int64_t left; (left = end - NowUs()) > 0;) {
+    if (left > kTimerSlackUs) usleep(static_cast<useconds_t>(left - kTimerSlackUs));
+  }
+}
+
 bool Channel::ReadSome(void* out, size_t size, int flags, size_t* got) {
-  const bool far = emulated_rtt_us_ != 0 && !Poll(fd_, POLLIN, 0);
   for (;;) {
     const ssize_t count = recv(fd_, out, size, flags);
     if (count > 0) {
-      if (far) usleep(emulated_rtt_us_);
+      AwaitEmulatedRoundTrip();
       *got = static_cast<size_t>(count);
       return true;
     }
@@ -95,6 +115,7 @@ bool Channel::Skip(uint64_t size) {
 bool Channel::Readable() { return begin_ != end_ || Poll(fd_, POLLIN, 0); }
 
 bool Channel::Write(const void* data, size_t size) {
+  WrittenNow();
   const char* from = static_cast<const char*>(data);
   while (size != 0) {
     const ssize_t count = send(fd_, from, size, MSG_NOSIGNAL);
@@ -111,6 +132,7 @@ bool Channel::Write(const void* data, size_t size) {
 }
 
 bool Channel::Write(iovec* parts, int count) {
+  WrittenNow();
   while (count > 0) {
     if (parts->iov_len == 0) {
       ++parts;

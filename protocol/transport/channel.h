@@ -4,6 +4,7 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,18 +40,22 @@ class Channel {
   void Shutdown();
   int fd() const { return fd_; }
 
-  // Makes every read that finds nothing waiting take this much longer, as if the peer were that far
-  // away. What is sent without waiting for an answer costs nothing extra, as on a long line.
+  // As if the peer were that far away: bytes are read a round trip after the last write at the
+  // earliest. What is sent without waiting for an answer costs nothing extra, as on a long line; a
+  // thread that waits while others write may wait up to a round trip too long. Before any use.
   void EmulateRoundTrip(uint32_t microseconds) { emulated_rtt_us_ = microseconds; }
 
  private:
   bool Fill();  // the buffer is empty: reads what there is
   bool ReadSome(void* out, size_t size, int flags, size_t* got);
+  void WrittenNow();
+  void AwaitEmulatedRoundTrip() const;
 
   const int fd_;
   std::unique_ptr<char[]> buffer_;
   size_t begin_ = 0, end_ = 0;
   uint32_t emulated_rtt_us_ = 0;
+  std::atomic<int64_t> last_write_us_{0};
 };
 
 }  // namespace smolvm::transport

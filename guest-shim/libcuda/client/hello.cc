@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 
 #include "guest-shim/libcuda/state/session.h"
 #include "protocol/api/call_ids.h"
@@ -89,6 +92,22 @@ bool ReadHelloReply(int fd, int64_t deadline, api::HelloReply* reply) {
   return ReadBy(deadline, fd, args.data(), args.size()) && Decode(args, reply);
 }
 
+// For measurements: SMOLVM_CUDA_EMULATE_RTT_US, as if the host were that far away
+// (docs/performance.md).
+uint32_t EmulatedRoundTripUs() {
+  // A second is farther than any host; with more, a typing error looks like a program that hangs.
+  constexpr uint32_t kMaxUs = 1'000'000;
+  const char* text = getenv("SMOLVM_CUDA_EMULATE_RTT_US");
+  if (!text || !*text) return 0;
+  uint32_t us = 0;
+  const char* end = text + strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, us);
+  if (error == std::errc() && stop == end && us <= kMaxUs) return us;
+  log::Error("event=bad_setting name=SMOLVM_CUDA_EMULATE_RTT_US value={} hint=\"0 to {}\"",
+             log::Quote(text), kMaxUs);
+  return 0;
+}
+
 }  // namespace
 
 std::unique_ptr<transport::Channel> OpenChannel(const std::string& callback_token,
@@ -122,6 +141,9 @@ std::unique_ptr<transport::Channel> OpenChannel(const std::string& callback_toke
   for (const api::Device& device : reply->devices) {
     if (device.attributes.size() != device.attribute_status.size()) return nullptr;
   }
+  // The callback connection (with a token) is where the host asks and the guest answers: a wait
+  // there is no round trip.
+  if (callback_token.empty()) channel->EmulateRoundTrip(EmulatedRoundTripUs());
   *result = CUDA_SUCCESS;
   return channel;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -102,6 +103,20 @@ TEST_F(ChannelTest, WritingToNobodyFailsWithoutASignal) {
   EXPECT_EQ(errno, EPIPE);
   iovec part{const_cast<char*>("x"), 1};
   EXPECT_FALSE(here_->Write(&part, 1));
+}
+
+TEST_F(ChannelTest, AnEmulatedRoundTripIsWaitedForOnceAndOnlyByReads) {
+  constexpr auto kRoundTrip = std::chrono::milliseconds(200);
+  here_->EmulateRoundTrip(200'000);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(here_->Write("a", 1));
+  // The answer is there at once; to read it byte by byte costs no further round trip.
+  ASSERT_TRUE(there_->Write(std::string(1000, 'b').data(), 1000));
+  char byte;
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(here_->Read(&byte, 1));
+  const auto taken = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(taken, kRoundTrip);
+  EXPECT_LT(taken, 50 * kRoundTrip);  // one for each write would make 100
 }
 
 TEST_F(ChannelTest, ShutdownWakesAReaderAndAWriter) {
