@@ -116,8 +116,10 @@ void UseStreams(const ExecRequest& request, const ChildStreams& child, int repor
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
   UseStreams(request, child, report);
-  std::error_code ignored;
-  std::filesystem::create_directories(request.workdir, ignored);
+  if (request.make_workdir) {
+    std::error_code ignored;
+    std::filesystem::create_directories(request.workdir, ignored);
+  }
   if (!request.workdir.empty() && chdir(request.workdir.c_str()) != 0) {
     GiveUp(report, StartError::kFolder);
   }

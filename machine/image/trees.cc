@@ -58,8 +58,8 @@ void UnpackTarball(const fs::path& archive, const fs::path& tree) {
 
 void MakeDebianTree(const std::string& suite, const fs::path& tree) {
   const char* mode = geteuid() == 0 ? "--mode=root" : "--mode=chrootless";
-  MustRun({"mmdebstrap", mode, "--variant=extract", "--quiet",
-           std::string("--include=") + kDebianPackages, suite, tree.string()},
+  MustRun({"mmdebstrap", mode, "--variant=extract", std::string("--include=") + kDebianPackages,
+           suite, tree.string()},
           {.doing = "making a Debian tree (" + suite + ")",
            .env = {{"TMPDIR", tree.parent_path().string()}}});
   FinishDebianTree(tree);

@@ -18,12 +18,24 @@ struct RawTexts {
   std::string timeout, ready_timeout;
   std::vector<std::string> env;
   bool gpu = false;
+  bool name_given = false;
 };
+
+// CLI11's own message for a wrong number is about its conversion.
+const CLI::Validator kWhole(
+    [](std::string& text) {
+      uint32_t value = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (error == std::errc() && end == text.data() + text.size()) return std::string();
+      return "'" + text + "' is not a whole number from 0 to " + std::to_string(UINT32_MAX);
+    },
+    "");
 
 void AddCommandOptions(CLI::App* app, Options* options, RawTexts* raw) {
   app->add_option("-e,--env", raw->env, "KEY=VALUE for the command; KEY takes the value from here")
       ->allow_extra_args(false);
-  app->add_option("-w,--workdir", options->workdir, "the command's folder in the machine");
+  app->add_option("-w,--workdir", options->workdir,
+                  "the command's folder in the machine (run makes it when it is missing)");
   app->add_flag("-i,--interactive", options->interactive, "pass standard input on");
   app->add_flag("-t,--tty", options->tty, "give the command a terminal");
   app->add_option("--timeout", raw->timeout, "end the command after this time (30s, 5m, 1h)");
@@ -34,8 +46,13 @@ void AddRun(CLI::App* app, Options* options, RawTexts* raw) {
   app->add_flag("--cuda", options->cuda, "CUDA in the machine, on this host's GPU");
   app->add_flag("--gpu", raw->gpu)->group("");
   app->add_flag("--net", options->net, "a network (QEMU's user-mode one); off by default");
-  app->add_option("--mem", options->memory_mib, "the machine's memory in MiB (2048)");
-  app->add_option("--cpus", options->cpus, "the machine's processors");
+  app->add_option("--mem", options->memory_mib, "the machine's memory in MiB (2048)")
+      ->check(kWhole);
+  app->add_option(
+         "--cpus", options->cpus,
+         "the machine's processors; 0, the default, is 1 where the machine is emulated, else as "
+         "many as this host has, 4 at most")
+      ->check(kWhole);
   app->add_option("-v,--volume", options->volumes, "HOST:GUEST[:ro], a folder or file of this host")
       ->allow_extra_args(false);
   app->add_option("-I,--image", options->image,
@@ -88,7 +105,7 @@ void Check(const Options& options, const RawTexts& raw) {
     Fail(
         "--gpu is Vulkan graphics, a different feature, which is not offered here; --cuda is CUDA");
   }
-  if (!options.name.empty() && !ValidMachineName(options.name)) {
+  if (raw.name_given && !ValidMachineName(options.name)) {
     Fail("'{}' is not a machine name: letters, digits, '.', '_' and '-', 63 at most", options.name);
   }
   if (!options.workdir.empty() && options.workdir[0] != '/') {
@@ -155,6 +172,10 @@ Options ParseOptions(int argc, const char* const* argv) {
     Fail("{}; a command goes after '--' ('smolvm machine --help' tells the rest)", error.what());
   } catch (const CLI::ParseError& error) {
     Fail("{}; 'smolvm machine --help' tells more", error.what());
+  }
+  for (const CLI::App* sub : app.get_subcommands()) {
+    const CLI::Option* name = sub->get_option_no_throw("--name");
+    raw.name_given = name != nullptr && name->count() > 0;
   }
   for (const std::string& text : raw.env) options.env.push_back(ParseEnv(text));
   if (!raw.timeout.empty()) options.timeout_ms = ParseDuration(raw.timeout);

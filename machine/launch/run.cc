@@ -138,6 +138,8 @@ ExecRequest MakeRequest(const Options& options, const MachineRecord& record,
   request.argv = command;
   request.env = record.env;
   request.workdir = options.workdir.empty() ? record.workdir : options.workdir;
+  // As container tools do: a new machine's is made, one that is named for `exec` must be there.
+  request.make_workdir = options.verb == "run" || options.workdir.empty();
   request.user = record.user;
   request.stdin_open = options.interactive;
   request.tty = options.tty;

@@ -31,6 +31,7 @@ void CarryOutput(const MachineRecord& record, Channel* channel, int log) {
   request.argv = record.command;
   request.env = record.env;
   request.workdir = record.workdir;
+  request.make_workdir = true;
   request.user = record.user;
   if (!channel->Send(FrameType::kExec, EncodeExec(request))) return;
   size_t written = 0;

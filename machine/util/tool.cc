@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
@@ -44,6 +45,17 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
   const int error = errno;
   if (write(report, &error, sizeof error) < 0) _exit(124);
   _exit(125);
+}
+
+// How tar, apt and mmdebstrap end after the line that says why.
+bool SaysOnlyThatItFailed(const std::string& line) {
+  for (const char* beginning :
+       {"I: ", "E: mmdebstrap failed to run", "E: apt-get ", "E: apt download failed",
+        "tar: Exiting with failure status", "tar: Skipping to next header",
+        "tar: Child returned status", "tar: Error is not recoverable"}) {
+    if (line.starts_with(beginning)) return true;
+  }
+  return false;
 }
 
 struct Pipe {
@@ -124,11 +136,20 @@ std::string FindProgram(const std::string& name) {
 }
 
 std::string ToolResult::Reason() const {
-  std::string text = err.empty() ? out : err;
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  const size_t line = text.rfind('\n');
-  if (line != std::string::npos) text.erase(0, line + 1);
-  return text.empty() ? fmt::format("status {}", status) : text;
+  const std::string& text = err.empty() ? out : err;
+  std::string last, reason;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.pop_back();
+    if (line.empty()) continue;
+    last = line;
+    if (!SaysOnlyThatItFailed(line)) reason = std::move(line);
+  }
+  if (reason.empty()) reason = last;
+  return reason.empty() ? fmt::format("status {}", status) : reason;
 }
 
 ToolResult RunTool(const std::vector<std::string>& argv, const ToolOptions& options) {

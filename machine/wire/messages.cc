@@ -44,7 +44,8 @@ std::string EncodeExec(const ExecRequest& request) {
   PutList(&out, request.env);
   PutString(&out, request.workdir);
   PutString(&out, request.user);
-  PutU32(&out, (request.stdin_open ? 1 : 0) | (request.tty ? 2 : 0));
+  PutU32(&out,
+         (request.stdin_open ? 1 : 0) | (request.tty ? 2 : 0) | (request.make_workdir ? 4 : 0));
   PutU32(&out, request.rows);
   PutU32(&out, request.columns);
   return out;
@@ -60,9 +61,10 @@ std::optional<ExecRequest> DecodeExec(std::string_view payload) {
   const uint32_t flags = reader.U32();
   request.stdin_open = flags & 1;
   request.tty = flags & 2;
+  request.make_workdir = flags & 4;
   request.rows = reader.U32();
   request.columns = reader.U32();
-  if (!reader.Complete() || request.argv.empty() || flags > 3) return std::nullopt;
+  if (!reader.Complete() || request.argv.empty() || flags > 7) return std::nullopt;
   return request;
 }
 

@@ -23,10 +23,11 @@ std::optional<Hello> DecodeHello(std::string_view payload);
 struct ExecRequest {
   std::vector<std::string> argv;
   std::vector<std::string> env;  // KEY=VALUE, complete
-  std::string workdir;           // made when it does not exist
-  std::string user;              // "", a name or a number, each with :group or without
+  std::string workdir;
+  std::string user;  // "", a name or a number, each with :group or without
   bool stdin_open = false;
   bool tty = false;
+  bool make_workdir = false;  // when it does not exist
   uint32_t rows = 0;
   uint32_t columns = 0;
 };

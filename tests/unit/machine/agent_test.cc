@@ -195,6 +195,21 @@ TEST_F(AgentTest, WhatCannotBeRun) {
   EXPECT_EQ(Run(request).report->kind, ExitKind::kCannotRun);
 }
 
+TEST_F(AgentTest, AMissingWorkingFolderIsMadeOnlyWhereAsked) {
+  StartAgent();
+  ASSERT_TRUE(Until([&] { return ready_; }));
+  const fs::path missing = folder_.path() / "missing";
+  ExecRequest request = Shell("pwd");
+  request.workdir = missing;
+  Outcome outcome = Run(request);
+  EXPECT_EQ(outcome.report->kind, ExitKind::kCannotRun);
+  EXPECT_THAT(outcome.report->message,
+              ::testing::HasSubstr(missing.string() + ": No such file or directory"));
+  EXPECT_FALSE(fs::exists(missing));
+  request.make_workdir = true;
+  EXPECT_EQ(Run(request).out, missing.string() + "\n");
+}
+
 TEST_F(AgentTest, ACommandEndsWithItsConnection) {
   StartAgent();
   ASSERT_TRUE(Until([&] { return ready_; }));

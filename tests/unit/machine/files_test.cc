@@ -71,6 +71,21 @@ TEST(ToolTest, StatusOutputAndReason) {
   EXPECT_THROW(MustRun({"false"}, {.doing = "failing"}), Failure);
 }
 
+TEST(ToolTest, TheReasonIsNotThatSomethingFailed) {
+  ToolResult result;
+  result.status = 25;
+  result.err =
+      "I: running apt-get update...\nErr:2 http://deb.debian.org/debian x Release\n"
+      "E: The repository 'x Release' does not have a Release file.\n"
+      "E: apt-get update --error-on=any failed\nI: main() received signal PIPE\n"
+      "E: mmdebstrap failed to run\n";
+  EXPECT_EQ(result.Reason(), "E: The repository 'x Release' does not have a Release file.");
+  result.err = "tar: Exiting with failure status due to previous errors\n";
+  EXPECT_EQ(result.Reason(), "tar: Exiting with failure status due to previous errors");
+  result.err.clear();
+  EXPECT_EQ(result.Reason(), "status 25");
+}
+
 TEST(ToolTest, AMissingProgramIsNamed) {
   try {
     RunTool({"smolvm-no-such-program"});

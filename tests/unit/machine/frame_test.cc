@@ -63,6 +63,7 @@ TEST(MessagesTest, TruncatedAtEveryByte) {
   request.argv = {"sh", "-c", "true"};
   request.env = {"A=1", "B="};
   request.workdir = "/w";
+  request.make_workdir = true;
   request.user = "1:2";
   request.stdin_open = true;
   request.rows = 24;

@@ -60,7 +60,7 @@ TEST_F(ImageTest, PathsAreToldByWhatIsInThem) {
   EXPECT_THAT(WhyNot(root_ / "absent"), HasSubstr("No such file"));
   EXPECT_THAT(WhyNot("/dev/null"), HasSubstr("neither"));
   Write("junk.tar", "not a tar file");
-  EXPECT_THAT(WhyNot(root_ / "junk.tar"), HasSubstr("tar archive"));
+  EXPECT_THAT(WhyNot(root_ / "junk.tar"), HasSubstr("This does not look like a tar archive"));
   for (const char* name : {"tree", "oci"}) {
     MustRun({"tar", "-cf", (root_ / name).string() + ".tar", "-C", (root_ / name).string(), "."},
             {.doing = "tar"});

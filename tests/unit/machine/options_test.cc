@@ -77,6 +77,7 @@ TEST(OptionsTest, HelpIsNoError) {
   } catch (const ParseEnd& end) {
     EXPECT_EQ(end.status, 0);
     EXPECT_THAT(end.text, HasSubstr("--ready-timeout"));
+    EXPECT_THAT(end.text, HasSubstr("0, the default"));
   }
 }
 
@@ -86,6 +87,12 @@ TEST(OptionsTest, WrongOnesAreRefusedInOneLine) {
   EXPECT_THAT(WhyNot({"run", "--mem", "lots", "--", "true"}), HasSubstr("--mem"));
   EXPECT_THAT(WhyNot({"run", "--gpu", "--", "true"}), HasSubstr("Vulkan"));
   EXPECT_THAT(WhyNot({"run", "-n", "../x", "--", "true"}), HasSubstr("not a machine name"));
+  EXPECT_THAT(WhyNot({"run", "--name", "", "--", "true"}), HasSubstr("not a machine name"));
+  EXPECT_THAT(WhyNot({"delete", "--name", ""}), HasSubstr("not a machine name"));
+  EXPECT_THAT(WhyNot({"run", "--mem", "-5", "--", "true"}),
+              HasSubstr("--mem: '-5' is not a whole number"));
+  EXPECT_THAT(WhyNot({"run", "--cpus", "1.5", "--", "true"}),
+              HasSubstr("--cpus: '1.5' is not a whole number"));
   EXPECT_THAT(WhyNot({"run", "-w", "tmp", "--", "true"}), HasSubstr("absolute"));
   EXPECT_THAT(WhyNot({"run", "-d", "-i", "-n", "a"}), HasSubstr("--detach"));
   EXPECT_THAT(WhyNot({"run", "-d"}), HasSubstr("--name"));
