@@ -9,7 +9,9 @@ include_guard(GLOBAL)
 set(exports_source ${CMAKE_SOURCE_DIR}/protocol/gen/exports)
 set(exports_generated ${CMAKE_BINARY_DIR}/generated/exports)
 
-add_executable(smolcuda-exports ${exports_source}/exports_main.cc ${exports_source}/export_model.cc)
+if(NOT TARGET smolcuda-exports)  # that of SMOLVM_HOST_TOOLS
+  add_executable(smolcuda-exports ${exports_source}/exports_main.cc ${exports_source}/export_model.cc)
+endif()
 add_custom_command(
   OUTPUT ${exports_generated}/unsupported_stubs.cc ${exports_generated}/cuda_exports.map
          ${exports_generated}/proc_address_table.inc

@@ -27,6 +27,9 @@ function(smolvm_add_subdirectories)
   endforeach()
 endfunction()
 
+# Everything that the tests labelled unit need, and no more: what CI's sanitizer builds build.
+add_custom_target(unit_tests)
+
 # smolvm_test(NAME SOURCES a.cc b.cc LIBS x y [LABELS l] [TIMEOUT s]): one GoogleTest binary, one CTest entry.
 # Labels in use: unit (default), vm, container, slow.
 function(smolvm_test name)
@@ -42,4 +45,7 @@ function(smolvm_test name)
     set(T_TIMEOUT 120)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT})
+  if("unit" IN_LIST T_LABELS)
+    add_dependencies(unit_tests ${name})
+  endif()
 endfunction()
