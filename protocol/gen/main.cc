@@ -50,6 +50,7 @@ class Generator : public pb::compiler::CodeGenerator {
       Write(context, "protocol/api/driver_table.cc", EmitDriverTableSource(model));
       Write(context, "protocol/api/recording_driver.h", EmitRecordingDriver(model));
       Write(context, "protocol/api/served_symbols.inc", EmitServedSymbols(model));
+      Write(context, "protocol/api/frame.dict", EmitDictionary(model));
       Write(context, "protocol/api/calls.md", EmitCallTable(model, options["reasons"]));
     } catch (const std::exception& failure) {
       *error = failure.what();

@@ -94,6 +94,7 @@ std::string EmitDriverTableHeader(const Model& model);
 std::string EmitDriverTableSource(const Model& model);
 std::string EmitRecordingDriver(const Model& model);    // tests
 std::string EmitLoopbackCases(const Section& section);  // tests
+std::string EmitDictionary(const Model& model);         // fuzzing
 std::string EmitServedSymbols(const Model& model);      // symbol → call id, for cuGetProcAddress
 std::string EmitCallTable(const Model& model, const std::string& reasons_path);  // docs/calls.md
 
