@@ -27,6 +27,13 @@ namespace {
 constexpr size_t kPage = 4096;
 size_t RoundToPages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
+// Pages behind the code that are filled with traps. The processor looks up translations of
+// instructions up to two pages ahead of the running ones; a page that is not there is looked up
+// again in each round of a loop, since a failed walk is cached nowhere. Measured on an AMD EPYC
+// under a hypervisor that shadows page tables: 170 ns an iteration, instead of 1.5.
+constexpr size_t kTailBytes = 4 * kPage;
+constexpr int kTrap = 0xcc;
+
 // Everything that generated code may call by name; nothing else of this process can be linked.
 uint64_t AddressOf(llvm::StringRef name) {
   static const std::map<std::string, void*> known = {
@@ -54,8 +61,8 @@ uint64_t AddressOf(llvm::StringRef name) {
 
 }  // namespace
 
-// Sections go to one piece of the code region: code first, then read-only data. Nothing stays
-// writable.
+// Sections go to one piece of the code region: code first, then traps, then read-only data. Nothing
+// stays writable.
 struct LoadedCode::Pages : public llvm::RTDyldMemoryManager {
   ~Pages() override {
     if (base != nullptr) CodeRegion::Get().Put(base, size);
@@ -64,9 +71,10 @@ struct LoadedCode::Pages : public llvm::RTDyldMemoryManager {
   bool needsToReserveAllocationSpace() override { return true; }
   void reserveAllocationSpace(uintptr_t code, llvm::Align, uintptr_t read_only, llvm::Align,
                               uintptr_t writable, llvm::Align) override {
-    code_size = RoundToPages(code + kPage);
+    code_size = RoundToPages(code + kPage) + kTailBytes;
     size = code_size + RoundToPages(read_only + writable + kPage);
     base = static_cast<uint8_t*>(CodeRegion::Get().Take(size));
+    if (base != nullptr) memset(base, kTrap, code_size);
     next_code = base;
     next_data = base + code_size;
   }
@@ -80,7 +88,7 @@ struct LoadedCode::Pages : public llvm::RTDyldMemoryManager {
   }
   uint8_t* allocateCodeSection(uintptr_t bytes, unsigned alignment, unsigned,
                                llvm::StringRef) override {
-    return Allocate(&next_code, base + code_size, bytes, alignment);
+    return Allocate(&next_code, base + code_size - kTailBytes, bytes, alignment);
   }
   uint8_t* allocateDataSection(uintptr_t bytes, unsigned alignment, unsigned, llvm::StringRef,
                                bool) override {
