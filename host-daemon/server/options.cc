@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <stdexcept>
+
+#include "container/cuda_devices.h"
 
 namespace smolvm::server {
 namespace {
@@ -15,6 +18,9 @@ constexpr char kDescription[] =
     "Serves CUDA to guests: accepts their connections and gives each guest process a worker\n"
     "process of its own. Logs key=value lines on stderr.";
 
+// What the emulation library accepts.
+constexpr uint64_t kLeastEmulationMemory = uint64_t{1} << 20;
+
 struct Texts {
   std::vector<std::string> listen;
   std::string log_level = "info";
@@ -22,6 +28,7 @@ struct Texts {
   std::string driver = "libcuda.so.1";
   std::string gpus = "all";
   std::string memory_limit;
+  std::string sandbox = "on";
   std::string emulation_library, emulation_memory, emulation_compute_capability, emulation_cache;
   double kernel_timeout = 0;
 };
@@ -44,14 +51,17 @@ void Require(bool good, const char* option, const std::string& text, const char*
   if (!good) throw CLI::ValidationError(option, "\"" + text + "\" is not " + expected);
 }
 
-bool IsGpuList(const std::string& text) {
-  bool digit = false;
-  for (const char c : text) {
-    if (c == ',' && !digit) return false;
-    if (c != ',' && std::isdigit(static_cast<unsigned char>(c)) == 0) return false;
-    digit = c != ',';
+// The worker's form: "" for all, else "0,2".
+std::string ParseGpus(const std::string& text) {
+  gpu::CudaDevices devices;
+  try {
+    devices = gpu::ParseCudaDevices(text);
+  } catch (const std::invalid_argument& error) {
+    throw CLI::ValidationError("--gpus", error.what());
   }
-  return digit;
+  if (!devices) return "";
+  if (devices->empty()) throw CLI::ValidationError("--gpus", "\"" + text + "\" names no device");
+  return fmt::format("{}", fmt::join(devices->begin(), devices->end(), ","));
 }
 
 bool IsComputeCapability(const std::string& text) {
@@ -61,9 +71,11 @@ bool IsComputeCapability(const std::string& text) {
 }
 
 void AddOptions(CLI::App& app, Texts& texts, Options& options) {
-  app.add_option("--listen", texts.listen,
-                 "unix:PATH, vsock:PORT or vhost-user:PATH; may be given several times")
-      ->required()
+  app.add_option(
+         "--listen", texts.listen,
+         "unix:PATH; vsock:PORT, for every guest of the kernel's vsock (vsock:CID:PORT, as guests "
+         "write it, is taken too, and CID not looked at); or vhost-user:PATH, where QEMU connects "
+         "to a vsock device of our own. May be given several times; at least once")
       ->expected(1)
       ->take_all();
   app.add_option("--backend", texts.backend,
@@ -72,10 +84,17 @@ void AddOptions(CLI::App& app, Texts& texts, Options& options) {
       ->check(CLI::IsMember({"auto", "driver", "emulation"}))
       ->capture_default_str();
   app.add_option("--driver", texts.driver, "the host's driver library")->capture_default_str();
-  app.add_option("--gpus", texts.gpus, "all, or the indices that guests may use, as 0,2")
+  app.add_option("--gpus", texts.gpus,
+                 "which GPUs guests may use: all, nvidia, or single ones, as 0,2 or "
+                 "nvidia:0,nvidia:2, counted by PCI address; the emulation device is 0")
       ->capture_default_str();
   app.add_option("--memory-limit", texts.memory_limit,
                  "device memory for each session: MiB, or with a unit (512M, 2G)");
+  app.add_option("--sandbox", texts.sandbox,
+                 "whether workers that emulate may open no files, start no programs and make no "
+                 "sockets; with the driver, workers only gain no privileges")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
   app.add_option("--max-sessions", options.max_sessions, "guest processes at the same time")
       ->check(CLI::Range(1u, 4096u))
       ->capture_default_str();
@@ -103,6 +122,8 @@ void AddOptions(CLI::App& app, Texts& texts, Options& options) {
 }
 
 void SetEndpoints(const Texts& texts, Options* options) {
+  // Checked here so that a wrong option is named rather than this one missed.
+  if (texts.listen.empty()) throw CLI::RequiredError("--listen");
   for (const std::string& text : texts.listen) {
     transport::Endpoint endpoint;
     std::string error;
@@ -124,18 +145,22 @@ void SetWorkerArguments(const Texts& texts, Options* options) {
             texts.memory_limit, "a size (512, 512M, 2G)");
     add("memory-limit", std::to_string(bytes));
   }
-  Require(texts.emulation_memory.empty() || ParseSize(texts.emulation_memory, &bytes),
-          "--emulation-memory", texts.emulation_memory, "a size (512, 512M, 2G)");
+  Require(texts.emulation_memory.empty() ||
+              (ParseSize(texts.emulation_memory, &bytes) && bytes >= kLeastEmulationMemory),
+          "--emulation-memory", texts.emulation_memory, "a size of 1 MiB at least (512, 512M, 2G)");
   Require(texts.emulation_compute_capability.empty() ||
               IsComputeCapability(texts.emulation_compute_capability),
           "--emulation-compute-capability", texts.emulation_compute_capability,
           "a compute capability (9.0)");
-  Require(texts.gpus == "all" || IsGpuList(texts.gpus), "--gpus", texts.gpus,
-          "\"all\" or a list of indices (0,2)");
+  const std::string gpus = ParseGpus(texts.gpus);
+  // With --backend auto the worker finds out.
+  Require(texts.backend != "emulation" || gpus.empty() || gpus == "0", "--gpus", texts.gpus,
+          "the emulation device, which is device 0 and the only one");
   add("backend", texts.backend);
   add("driver", texts.driver);
   add("emulation", texts.emulation_library.empty() ? FindEmulation() : texts.emulation_library);
-  if (texts.gpus != "all") add("gpus", texts.gpus);
+  add("gpus", gpus);
+  add("sandbox", texts.sandbox);
   add("log-level", texts.log_level);
   add("emulation-memory", texts.emulation_memory);
   add("emulation-compute-capability", texts.emulation_compute_capability);

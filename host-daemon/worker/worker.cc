@@ -18,6 +18,7 @@
 #include "host-daemon/session/session.h"
 #include "host-daemon/worker/backend.h"
 #include "host-daemon/worker/control.h"
+#include "host-daemon/worker/sandbox.h"
 #include "host-daemon/worker/worker_options.h"
 #include "protocol/log/log.h"
 
@@ -61,7 +62,11 @@ std::unique_ptr<Backend> LoadDriver(const WorkerOptions& options, const BackendP
 
 std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, const BackendPolicy& policy,
                                        std::string* error) {
-  // Which real GPUs may be used says nothing about the emulated one.
+  if (!options.gpus.empty() && options.gpus != "0") {
+    *error = "--gpus " + options.gpus + ": the emulation device is device 0, and the only one";
+    return nullptr;
+  }
+  // Chosen above: what the daemon's environment says is about real GPUs.
   unsetenv("CUDA_VISIBLE_DEVICES");
   SetUnlessEmpty("SMOLVM_CUDA_EMULATION_MEMORY", options.emulation_memory);
   SetUnlessEmpty("SMOLVM_CUDA_EMULATION_CC", options.emulation_compute_capability);
@@ -190,11 +195,16 @@ int WorkerMain(int argc, char** argv) {
   if (policy.output_fd < 0) error = std::string("no memory file for output: ") + strerror(errno);
   const std::unique_ptr<Backend> backend =
       policy.output_fd < 0 ? nullptr : Load(options, policy, &name, &error);
-  if (backend == nullptr) {
+  const bool sandbox = options.sandbox && name == "emulation";
+  const bool confined =
+      backend != nullptr && sandbox && EnterSandbox(options.emulation_cache, &error);
+  if (sandbox && !confined && backend != nullptr) error += "; --sandbox off goes without";
+  if (backend == nullptr || sandbox != confined) {
     SendControl(kControlFd, {.type = ControlType::kFailed}, error, -1, true);
     return 1;
   }
-  const std::string description = "backend=" + name + " " + backend->Describe();
+  const std::string description =
+      "backend=" + name + " " + backend->Describe() + " sandbox=" + (confined ? "on" : "off");
   if (!SendControl(kControlFd, {.type = ControlType::kReady}, description, -1, true)) return 2;
   ControlMessage start;
   if (ReceiveControl(kControlFd, true, &start) != ControlResult::kGot ||

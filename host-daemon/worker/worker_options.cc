@@ -12,6 +12,8 @@ bool ParseWorkerOptions(int argc, char** argv, WorkerOptions* options) {
   app.add_option("--emulation", options->emulation);
   app.add_option("--gpus", options->gpus);
   app.add_option("--memory-limit", options->memory_limit);
+  std::string sandbox = "on";
+  app.add_option("--sandbox", sandbox)->check(CLI::IsMember({"on", "off"}));
   app.add_option("--log-level", options->log_level);
   app.add_option("--emulation-memory", options->emulation_memory);
   app.add_option("--emulation-compute-capability", options->emulation_compute_capability);
@@ -19,6 +21,7 @@ bool ParseWorkerOptions(int argc, char** argv, WorkerOptions* options) {
   app.add_option("--kernel-timeout-ms", options->kernel_timeout_ms);
   try {
     app.parse(argc, argv);
+    options->sandbox = sandbox == "on";
     return true;
   } catch (const CLI::ParseError& error) {
     app.exit(error);

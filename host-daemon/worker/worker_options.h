@@ -12,6 +12,7 @@ struct WorkerOptions {
   std::string emulation;      // path of the emulation library
   std::string gpus;           // "" = all, or indices: "0,2"
   uint64_t memory_limit = 0;  // bytes; 0 = none
+  bool sandbox = true;        // with the emulation library; the driver's worker has none
   std::string log_level = "info";
   // For the emulation library's environment; "" = its own default.
   std::string emulation_memory, emulation_compute_capability, emulation_cache;

@@ -14,6 +14,7 @@ enum FakeCall : uint32_t {
   kFakeStuck = 0x105,      // never returns
   kFakeCallGuest = 0x106,  // runs a host function in the guest
   kFakeOpenFds = 0x107,    // replies with how many descriptors the worker has
+  kFakeForbidden = 0x108,  // replies with how attempts at what no worker needs ended
 };
 
 }  // namespace smolvm

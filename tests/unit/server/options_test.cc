@@ -69,6 +69,34 @@ TEST(OptionsTest, EverythingReachesTheWorker) {
   }
 }
 
+TEST(OptionsTest, GpusAreASelector) {
+  const std::pair<const char*, const char*> good[] = {
+      {"all", ""},           {"nvidia", ""},       {"0,2", "0,2"},
+      {"2, 0,2", "0,2"},     {"nvidia:1", "1"},    {"NVIDIA:3,nvidia:1", "1,3"},
+      {"nvidia:1,0", "0,1"}, {"nvidia:0,all", ""}, {"0,", "0"}};
+  for (const auto& [text, worker] : good) {
+    Options options;
+    ASSERT_EQ(Parse({"--listen", "unix:/a", "--gpus", text}, &options), -1) << text;
+    const bool any =
+        std::any_of(options.worker_arguments.begin(), options.worker_arguments.end(),
+                    [](const std::string& argument) { return argument.starts_with("--gpus"); });
+    EXPECT_EQ(any, *worker != '\0') << text;
+    if (any) EXPECT_TRUE(Has(options, std::string("--gpus=") + worker)) << text;
+  }
+  for (const char* text : {"all", "0", "nvidia:0"}) {
+    Options options;
+    EXPECT_EQ(Parse({"--listen", "unix:/a", "--backend", "emulation", "--gpus", text}, &options),
+              -1);
+  }
+}
+
+TEST(OptionsTest, AnUnknownOptionIsNamed) {
+  Options options;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Parse({"--bogus"}, &options), 2);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("--bogus"), std::string::npos);
+}
+
 TEST(OptionsTest, WhatMakesNoSenseIsRefused) {
   const std::vector<std::vector<std::string>> bad = {
       {},
@@ -77,8 +105,14 @@ TEST(OptionsTest, WhatMakesNoSenseIsRefused) {
       {"--listen", "unix:/a", "--no-such-option"},
       {"--listen", "unix:/a", "stray"},
       {"--listen", "unix:/a", "--backend", "magic"},
-      {"--listen", "unix:/a", "--gpus", "0,"},
       {"--listen", "unix:/a", "--gpus", "first"},
+      {"--listen", "unix:/a", "--gpus", ""},
+      {"--listen", "unix:/a", "--gpus", "amd"},
+      {"--listen", "unix:/a", "--gpus", "nvidia:x"},
+      {"--listen", "unix:/a", "--backend", "emulation", "--gpus", "1"},
+      {"--listen", "unix:/a", "--backend", "emulation", "--gpus", "0,1"},
+      {"--listen", "unix:/a", "--emulation-memory", "0"},
+      {"--listen", "unix:/a", "--emulation-memory", "4K"},
       {"--listen", "unix:/a", "--memory-limit", "much"},
       {"--listen", "unix:/a", "--memory-limit", "0"},
       {"--listen", "unix:/a", "--max-sessions", "0"},

@@ -102,12 +102,21 @@ TEST_F(StartTest, NoWorkerProgramIsOneLine) {
 
 TEST_F(StartTest, AutoTakesTheDriverElseEmulation) {
   Launch({"--listen", "unix:" + socket_, "--driver", "good", "--gpus", "1,0"});
-  EXPECT_TRUE(AwaitLog("backend=driver memory_limit=0 emulation_memory=unset gpus=1,0")) << log_;
+  EXPECT_TRUE(AwaitLog("backend=driver memory_limit=0 emulation_memory=unset gpus=0,1")) << log_;
   Kill();
   Launch({"--listen", "unix:" + socket_, "--driver", "bad", "--emulation-library", "good", "--gpus",
-          "1,0"});
+          "nvidia:0"});
   EXPECT_TRUE(AwaitLog("backend=emulation memory_limit=0 emulation_memory=unset gpus=unset"))
       << log_;
+}
+
+TEST_F(StartTest, GpusThatTheEmulationDeviceIsNotAreOneLine) {
+  Launch({"--listen", "unix:" + socket_, "--driver", "bad", "--emulation-library", "good", "--gpus",
+          "1,0"});
+  EXPECT_EQ(AwaitExit(), 1);
+  EXPECT_EQ(log_,
+            "smolvm-cuda-daemon: --gpus 0,1: the emulation device is device 0, and the only one; "
+            "driver: library bad is no good\n");
 }
 
 TEST_F(StartTest, AVsockDeviceIsStartedWatchedAndEnded) {
