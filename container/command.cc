@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -174,6 +175,20 @@ void CheckSeparator(const CLI::App& app, const Options& o) {
   if (!runs && o.separator) throw CLI::ExtrasError({"--"});
 }
 
+// CLI11 says only that a command is required.
+void CheckCommand(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty() || words.front() == "--help" || words.front() == "-h") return;
+  if (words.front().starts_with('-')) {
+    throw std::invalid_argument("'" + words.front() + "' is not an option of smolvm gpu itself");
+  }
+  std::string known;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == words.front()) return;
+    known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  throw std::invalid_argument("'" + words.front() + "' is not a command; " + known + " are");
+}
+
 int Fail(const std::string& message, const std::string& hint, int status) {
   std::fprintf(stderr, "smolvm gpu: %s\n", message.c_str());
   if (!hint.empty()) std::fprintf(stderr, "%s\n", hint.c_str());
@@ -183,6 +198,7 @@ int Fail(const std::string& message, const std::string& hint, int status) {
 int Dispatch(CLI::App& app, std::vector<std::string> words, const Options& o,
              const std::map<CLI::App*, Action>& actions) {
   try {
+    CheckCommand(app, words);
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
     app.parse(words);
     CheckSeparator(app, o);

@@ -7,6 +7,9 @@
 //   cuda_version=<the driver API's, such as 13.0>
 //   driver=<the driver's own version, such as 580.105.08, if it says>
 //   gpu=<name>               one line a GPU
+//   host_gpu=<vendor> <mechanism> <PCI addresses>
+//                            what `smolvm gpu` would hand to a container, one line a vendor,
+//                            whatever the driver says: nvidia|amd|intel, then cdi|hook|raw
 //
 // Exit status: 0 if the driver lists a device, 1 if not, 2 for a wrong command line.
 #include <dlfcn.h>
@@ -23,18 +26,22 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <string>
+#include <string_view>
 
+#include "container/gpu.h"
 #include "probe/driver.h"
 
 namespace smolvm::probe {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: cuda-preflight [--library PATH] [--timeout SECONDS]\n"
+    "usage: cuda-preflight [--library PATH] [--timeout SECONDS] [--root DIR]\n"
     "\n"
     "  --library PATH     the driver library to load (default: libcuda.so.1, found by the loader)\n"
-    "  --timeout SECONDS  give up on the driver after that long (default: 20)\n";
+    "  --timeout SECONDS  give up on the driver after that long (default: 20)\n"
+    "  --root DIR         look for GPUs' device nodes and CDI specs below DIR (default: /)\n";
 
 // What a child may say at most; a driver that lists more is not one.
 constexpr std::size_t kMaxOutput = 64 * 1024;
@@ -42,6 +49,7 @@ constexpr std::size_t kMaxOutput = 64 * 1024;
 struct Options {
   std::string library = "libcuda.so.1";
   int timeout_s = 20;
+  std::string root = "/";
 };
 
 // The driver's version as nvidia-smi shows it: from NVML, which every driver brings, else from the
@@ -160,7 +168,21 @@ bool ReadAll(int in, int timeout_s, std::string* text) {
   return true;
 }
 
-int Run(const Options& options) {
+// The GPUs that the host's files show, found as `smolvm gpu` finds them.
+void PrintHostGpus(const std::string& root) {
+  gpu::Host host;
+  host.root = gpu::HostRoot(root);
+  host.podman.program.clear();  // podman is not asked: its CDI folders are looked at as they are
+  host.warn = [](std::string_view) {};
+  for (const gpu::DetectedVendor& found : gpu::DetectGpus(host)) {
+    std::string line(gpu::VendorName(found.vendor));
+    line.append(" ").append(gpu::MechanismName(found.mechanism));
+    for (const std::string& address : found.addresses) line.append(" ").append(address);
+    std::printf("host_gpu=%s\n", OneLine(line).c_str());
+  }
+}
+
+int AskInTime(const Options& options) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     std::perror("cuda-preflight: pipe");
@@ -198,12 +220,24 @@ int Run(const Options& options) {
   return text.find("libcuda=ok\n") != std::string::npos ? 0 : 1;
 }
 
+int Run(const Options& options) {
+  const int status = AskInTime(options);
+  try {
+    PrintHostGpus(options.root);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "cuda-preflight: the host's GPUs cannot be listed: %s\n", error.what());
+  }
+  return status;
+}
+
 bool ParseOptions(int argc, char** argv, Options* options) {
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
     const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
     if (name == "--library" && value != nullptr) {
       options->library = value;
+    } else if (name == "--root" && value != nullptr) {
+      options->root = value;
     } else if (name == "--timeout" && value != nullptr) {
       char* end = nullptr;
       const long seconds = std::strtol(value, &end, 10);

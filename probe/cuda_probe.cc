@@ -51,10 +51,14 @@ void PrintLoadHints(const char* library) {
     Line(
         "hint: this image's C library is musl; the shim needs a glibc image, such as "
         "python:3.12-slim");
-  } else if (access(library, F_OK) != 0) {
+  } else if (std::strcmp(library, kShim) == 0 && access(library, F_OK) != 0) {
     Line("hint: %s is there only in a machine started with --cuda", library);
-  } else {
+  } else if (std::strcmp(library, kShim) == 0) {
     Line("hint: the shim needs a glibc image, and a program of its own architecture");
+  } else {
+    // Named by the user, or by $SMOLVM_CUDA_SHIM.
+    Line("hint: %s is not the shim's usual place; in a machine started with --cuda that is %s",
+         library, kShim);
   }
 }
 
@@ -176,6 +180,10 @@ bool ParseOptions(int argc, char** argv, Options* options) {
   for (int i = 1; i < argc; ++i) {
     const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
     if (std::strcmp(argv[i], "--library") == 0 && value != nullptr) {
+      if (*value == '\0') {
+        std::fputs("cuda-probe: --library takes a path, not ''\n", stderr);
+        return false;
+      }
       options->library = value;
     } else if (std::strcmp(argv[i], "--elements") == 0 && value != nullptr) {
       if (!ParseElements(value, &options->elements)) {

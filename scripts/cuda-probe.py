@@ -122,10 +122,12 @@ def load_driver(path):
         line("load_shim -> FAILED %s" % error)
         if glob.glob("/lib/ld-musl-*"):
             line("hint: this image's C library is musl; the shim needs a glibc image, such as python:3.12-slim")
-        elif not os.path.exists(path):
+        elif path == SHIM and not os.path.exists(path):
             line("hint: %s is there only in a machine started with --cuda" % path)
-        else:
+        elif path == SHIM:
             line("hint: the shim needs a glibc image, and a Python of its own architecture")
+        else:  # named by the user, or by $SMOLVM_CUDA_SHIM
+            line("hint: %s is not the shim's usual place; in a machine started with --cuda that is %s" % (path, SHIM))
         return None
     line("load_shim -> ok %s" % path)
     return driver
@@ -294,6 +296,8 @@ def main():
     parser.add_argument("--elements", metavar="N", type=elements_number, default=ELEMENTS,
                         help="elements of the vector add, 1 to 2^30 (default: %d)" % ELEMENTS)
     options = parser.parse_args()
+    if not options.library:
+        parser.error("--library takes a path, not ''")
     return 0 if probe(options.library, options.elements) else 1
 
 

@@ -139,6 +139,8 @@ gpu_lines=()
 driver_state=none
 driver_error=
 emulated=no
+# What cuda-preflight finds of GPUs on this host, as `smolvm gpu detect` does: "vendor mechanism address…".
+host_gpus=()
 ask_driver() {
   local program out key value driver='' api=''
   program=$(find_program cuda-preflight) || return 0
@@ -148,6 +150,7 @@ ask_driver() {
       libcuda) driver_state=$value ;;
       error) driver_error=$value ;;
       driver) driver=$value ;;
+      host_gpu) host_gpus+=("$value") ;;
       cuda_version) api=$value ;;
       gpu)
         # The emulation library standing in for the driver is no GPU.
@@ -196,6 +199,19 @@ check_gpus() {
     emit gpu_present no
   fi
   explain_driver
+  if [ ${#gpu_lines[@]} -eq 0 ]; then explain_host_gpus; fi
+}
+
+# Without a GPU that CUDA can use: what GPUs this host shows all the same.
+explain_host_gpus() {
+  local vendor mechanism addresses line
+  for line in ${host_gpus[@]+"${host_gpus[@]}"}; do
+    read -r vendor mechanism addresses <<<"$line"
+    case $vendor in
+      nvidia) note "the host shows NVIDIA GPUs all the same (${addresses:-by $mechanism}): the driver's library must come from the same release as its kernel module." ;;
+      *) note "the host has GPUs of $vendor (${addresses:-by $mechanism}), which CUDA does not run on; 'smolvm gpu run $vendor' hands them to a container." ;;
+    esac
+  done
 }
 
 # Notes on what the driver, and nvidia-smi in its stead, could not do.

@@ -66,6 +66,8 @@ void AddRun(CLI::App* app, Options* options, RawTexts* raw) {
                   "how long the machine may take to start (30s; 5m when it is emulated)");
 }
 
+bool IsHelp(std::string_view word) { return word == "--help" || word == "-h"; }
+
 CLI::App* AddVerb(CLI::App* app, Options* options, const char* verb, const char* about) {
   CLI::App* sub = app->add_subcommand(verb, about);
   sub->callback([options, verb] { options->verb = verb; });
@@ -152,6 +154,10 @@ Options ParseOptions(int argc, const char* const* argv) {
   CLI::App app("Runs microVMs, with CUDA inside.", "smolvm machine");
   app.require_subcommand(1);
   AddVerbs(&app, &options, &raw);
+  if (argc > 1 && argv[1][0] == '-' && !IsHelp(argv[1])) {
+    Fail("'{}' is not an option of smolvm machine itself; 'smolvm machine --help' tells more",
+         argv[1]);
+  }
   try {
     if (argc > 1 && argv[1][0] != '-') app.get_subcommand(std::string(argv[1]));
   } catch (const CLI::OptionNotFound&) {

@@ -293,6 +293,12 @@ TEST(Help, IsPrintedForEveryCommand) {
   EXPECT_THAT(Smolvm({"--help"}).out, AllOf(HasSubstr("SELECTOR"), HasSubstr("EXIT STATUS")));
 }
 
+TEST(Help, AnUnknownCommandIsNamed) {
+  EXPECT_THAT(Smolvm({"bogus"}).err,
+              AllOf(HasSubstr("smolvm gpu: 'bogus' is not a command"), HasSubstr("run-args")));
+  EXPECT_THAT(Smolvm({"--bogus"}).err, HasSubstr("--bogus"));
+}
+
 TEST(Help, WrongCommandsFailOnStderr) {
   for (const Words& words : {Words{}, Words{"frob"}, Words{"detect", "--frob"}, Words{"check", "x"},
                              Words{"detect", "--", "x"}}) {

@@ -99,6 +99,7 @@ TEST(OptionsTest, WrongOnesAreRefusedInOneLine) {
   EXPECT_THAT(WhyNot({"exec", "-n", "a"}), HasSubstr("command"));
   EXPECT_THAT(WhyNot({"prune", "--all"}), HasSubstr("--name"));
   EXPECT_THAT(WhyNot({"delete"}), HasSubstr("--name"));
+  EXPECT_THAT(WhyNot({"--fly"}), HasSubstr("'--fly' is not an option"));
   EXPECT_THAT(WhyNot({"fly"}), HasSubstr("fly"));
   EXPECT_NE(WhyNot({}), "it was accepted");
 }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -98,8 +99,22 @@ TEST_P(ProbeTest, SaysWhyTheLibraryDoesNotLoad) {
   EXPECT_THAT(
       outcome.out,
       StartsWith("load_shim -> FAILED /nonexistent/libcuda.so.1: cannot open shared object"));
-  EXPECT_THAT(outcome.out, HasSubstr("\nhint: "));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("\nhint: /nonexistent/libcuda.so.1 is not the shim's usual place"));
   EXPECT_EQ(outcome.status, 1);
+}
+
+TEST_P(ProbeTest, HintsFitTheLibrary) {
+  // A file that is there but no library says nothing about images or architectures.
+  EXPECT_THAT(Shell(std::string(GetParam()) + " --library /etc/passwd").out,
+              HasSubstr("\nhint: /etc/passwd is not the shim's usual place"));
+  if (access("/opt/smolvm-cuda/libcuda.so.1", F_OK) != 0) {
+    EXPECT_THAT(Shell("env -u SMOLVM_CUDA_SHIM " + std::string(GetParam())).out,
+                HasSubstr("is there only in a machine started with --cuda"));
+  }
+  const Outcome outcome = Shell(std::string(GetParam()) + " --library '' 2>&1");
+  EXPECT_THAT(outcome.out, HasSubstr("--library takes a path, not ''\n"));
+  EXPECT_EQ(outcome.status, 2);
 }
 
 TEST_P(ProbeTest, StopsWhereThereIsNoDevice) {
@@ -146,7 +161,26 @@ INSTANTIATE_TEST_SUITE_P(Program, ProbeTest, ::testing::Values(CUDA_PROBE));
 INSTANTIATE_TEST_SUITE_P(Python, ProbeTest, ::testing::Values(PYTHON " " CUDA_PROBE_PY));
 
 Outcome Preflight(const std::string& arguments, const std::string& environment = "") {
-  return Shell(environment + CUDA_PREFLIGHT + " --library " FAKE_DRIVER " " + arguments);
+  return Shell(environment + CUDA_PREFLIGHT + " --library " FAKE_DRIVER " --root /nonexistent " +
+               arguments);
+}
+
+TEST(CudaPreflightTest, ListsTheHostsGpus) {
+  const Outcome made = Shell(
+      "root=$(mktemp -d /tmp/smolvm-preflight-XXXXXX) && cd $root && "
+      "mkdir -p dev/dri proc/driver/nvidia/gpus/0000:01:00.0 sys/class/drm/renderD128 "
+      "sys/devices/0000:03:00.0 && touch dev/nvidiactl dev/nvidia0 dev/dri/renderD128 && "
+      "echo 'Device Minor: 0' >proc/driver/nvidia/gpus/0000:01:00.0/information && "
+      "echo 0x8086 >sys/devices/0000:03:00.0/vendor && "
+      "ln -s ../../../devices/0000:03:00.0 sys/class/drm/renderD128/device && printf %s $root");
+  ASSERT_EQ(made.status, 0);
+  const Outcome outcome =
+      Shell(Failing("cuInit=999") + CUDA_PREFLIGHT " --library " FAKE_DRIVER " --root " + made.out);
+  EXPECT_THAT(outcome.out, HasSubstr("libcuda=failed\nerror=cuInit returned 999\n"
+                                     "host_gpu=nvidia raw 0000:01:00.0\n"
+                                     "host_gpu=intel raw 0000:03:00.0\n"));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(Shell("rm -r " + made.out).status, 0);
 }
 
 TEST(CudaPreflightTest, ListsEveryGpu) {

@@ -113,6 +113,24 @@ TEST_F(PreflightTest, BlocksWhereNeitherFindsAGpu) {
   EXPECT_EQ(outcome.status, 1);
 }
 
+TEST_F(PreflightTest, TellsOfGpusThatCudaCannotUse) {
+  SetDriver(
+      "libcuda=absent\nerror=not there\nhost_gpu=nvidia raw 0000:01:00.0\n"
+      "host_gpu=amd cdi\nhost_gpu=intel raw 0000:00:02.0 0000:03:00.0\n");
+  Outcome outcome = Run();
+  EXPECT_THAT(outcome.out,
+              HasSubstr("note=the host shows NVIDIA GPUs all the same (0000:01:00.0): "));
+  EXPECT_THAT(outcome.out, HasSubstr("note=the host has GPUs of amd (by cdi), which CUDA does"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("note=the host has GPUs of intel (0000:00:02.0 0000:03:00.0)"));
+  EXPECT_EQ(outcome.status, 1);
+  // They are no news where CUDA has its GPU.
+  SetDriver("gpu=NVIDIA A10\nlibcuda=ok\nhost_gpu=nvidia raw 0000:01:00.0\nhost_gpu=amd cdi\n");
+  outcome = Run();
+  EXPECT_THAT(outcome.out, Not(HasSubstr("the host ")));
+  EXPECT_EQ(outcome.status, 0);
+}
+
 TEST_F(PreflightTest, BlocksOnABrokenDriver) {
   SetDriver("libcuda=timeout\nerror=the driver did not answer within 20 s\n");
   Outcome outcome = Run();
