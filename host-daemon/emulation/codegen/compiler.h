@@ -15,7 +15,7 @@
 namespace smolvm::emulation::codegen {
 
 struct CompileOptions {
-  uint64_t arena_bytes = 0;  // what generated code may touch, from kArenaBase on
+  uint64_t device_bytes = 0;  // of device memory, from kArenaBase on
   int compute_capability = 90;
 };
 

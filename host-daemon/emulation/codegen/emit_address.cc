@@ -3,6 +3,9 @@
 // Global, const and generic addresses are the worker's own. Shared, local and parameter addresses
 // are offsets in a window. One comparison checks both the range and the alignment: the offset is
 // rotated right by log2(size), so that misaligned low bits become high ones.
+//
+// Windows lie behind device memory, beside those of other blocks and kernels. A generic address may
+// be in device memory or in one of the thread's own windows; a global one, in device memory only.
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/MDBuilder.h>
 
@@ -131,23 +134,52 @@ V FunctionEmitter::GenericOf(V address, StateSpace space) {
   return address;
 }
 
+// Whether an access at `offset` from the start of a region leaves it, or is misaligned.
+V FunctionEmitter::Outside(V offset, V bytes, unsigned log2) {
+  V rotated = log2 == 0 ? offset : Intrinsic(llvm::Intrinsic::fshr, {offset, offset, I64(log2)});
+  return b.CreateICmpUGE(rotated, b.CreateLShr(bytes, log2));
+}
+
+// A generic address outside device memory: good in a window of the thread's own.
+V FunctionEmitter::OutsideWindows(V address, unsigned log2, bool writes) {
+  const auto outside = [&](V base, V bytes) {
+    return Outside(b.CreateSub(address, base), bytes, log2);
+  };
+  V workspace =
+      LoadContext(b, block_ctx, offsetof(BlockContext, grid_workspace), b.getInt64Ty(), true);
+  // Parameters, which may only be read, and the grid's workspace behind them (launch.cc).
+  V first = writes ? workspace : params_base;
+  V bytes = b.CreateAdd(b.CreateSub(workspace, first), I64(kGridWorkspaceBytes));
+  V bad = b.CreateAnd(outside(shared_base, shared_bytes), outside(local_base, local_bytes));
+  return b.CreateAnd(bad, outside(first, bytes));
+}
+
 V FunctionEmitter::PointerAt(V address, Access access) {
   const unsigned log2 = std::countr_zero(access.bytes);
-  V offset = address;
-  V limit = I64(m.options().arena_bytes >> log2);
+  V generic = GenericOf(address, access.space);
+  V bad;
   if (IsShared(access.space)) {
-    limit = b.CreateLShr(shared_bytes, log2);
+    bad = Outside(address, shared_bytes, log2);
   } else if (access.space == StateSpace::kLocal) {
-    limit = b.CreateLShr(local_bytes, log2);
+    bad = Outside(address, local_bytes, log2);
   } else if (access.space == StateSpace::kParam) {
-    limit = b.CreateLShr(
+    bad = Outside(
+        address,
         LoadContext(b, block_ctx, offsetof(BlockContext, param_bytes), b.getInt64Ty(), true), log2);
   } else {
-    offset = b.CreateSub(address, I64(kArenaBase));
+    bad = Outside(b.CreateSub(address, I64(kArenaBase)), I64(m.options().device_bytes), log2);
+    if (access.space == StateSpace::kNone) {
+      llvm::BasicBlock* windows = NewBlock("windows");
+      llvm::BasicBlock* good = NewBlock("good");
+      b.CreateCondBr(bad, windows, good);
+      b.SetInsertPoint(windows);
+      FaultIf(OutsideWindows(address, log2, access.writes), generic, access.bytes);
+      b.CreateBr(good);
+      b.SetInsertPoint(good);
+      return b.CreateIntToPtr(generic, m.ptr());
+    }
   }
-  V rotated = log2 == 0 ? offset : Intrinsic(llvm::Intrinsic::fshr, {offset, offset, I64(log2)});
-  V generic = GenericOf(address, access.space);
-  FaultIf(b.CreateICmpUGE(rotated, limit), generic, access.bytes);
+  FaultIf(bad, generic, access.bytes);
   return b.CreateIntToPtr(generic, m.ptr());
 }
 

@@ -164,7 +164,7 @@ void FunctionEmitter::EmitAtom(const Instruction& i) {
   const unsigned count = i.modifiers.vector;
   if (bytes < 2 || bytes > 16) return Refuse(i);
   const Operand& value = i.operands[first + 1];
-  V pointer = Pointer(i, i.operands[first], {i.modifiers.space, bytes * count});
+  V pointer = Pointer(i, i.operands[first], {i.modifiers.space, bytes * count, true});
   if (count > 1) {
     // Vectors are atomic member by member (PTX ISA, atom).
     if (value.kind != Operand::Kind::kVector) return Refuse(i);

@@ -1,6 +1,7 @@
 // Floating-point arithmetic, exact to the ISA: rounding, subnormals, saturation, NaN. No
 // contraction, no fast-math.
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include "host-daemon/emulation/codegen/emitter.h"
 
@@ -91,6 +92,7 @@ V FunctionEmitter::FloatArithmetic(const Instruction& i, FloatOp op, V x, V y, V
     }
   }
   if (x->getType()->isFloatTy() && op != FloatOp::kDiv && op != FloatOp::kSqrt) {
+    if (m.has_avx512()) return DirectedF32Native(op, mode, x, y, z);
     return DirectedF32(op, mode, x, y, z);
   }
   const Helper helper = x->getType()->isDoubleTy() ? Helper::kRoundedF64 : Helper::kRoundedF32;
@@ -210,34 +212,82 @@ void FunctionEmitter::EmitFloatDiv(const Instruction& i) {
   Write(i.operands[0], Finish(i, FloatArithmetic(i, FloatOp::kDiv, x, y, nullptr)), i.type());
 }
 
+// The same with AVX-512, as one fused operation: x + y = x·1 + y, x·y = x·y + -0.
+V FunctionEmitter::DirectedF32Native(FloatOp op, RoundMode mode, V x, V y, V z) {
+  llvm::Type* type = b.getFloatTy();
+  if (op == FloatOp::kAdd || op == FloatOp::kSub) {
+    z = op == FloatOp::kSub ? b.CreateFNeg(y) : y;
+    y = ConstantFP::get(type, 1.0);
+  } else if (op == FloatOp::kMul) {
+    // The zero that leaves an exact zero's sign alone.
+    z = ConstantFP::get(type, -0.0);
+    if (mode == RoundMode::kUp || mode == RoundMode::kZero || mode == RoundMode::kDown) {
+      V sign = b.CreateBitCast(b.CreateXor(ToBits(x), ToBits(y)), type);
+      z = Intrinsic(llvm::Intrinsic::copysign, {z, sign});
+    }
+  }
+  // _MM_FROUND_TO_NEG_INF, _TO_POS_INF, _TO_ZERO; 8 is _MM_FROUND_NO_EXC.
+  const unsigned control = 8 | (mode == RoundMode::kDown ? 1 : mode == RoundMode::kUp ? 2 : 3);
+  return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vfmadd_f32, {}, {x, y, z, I32(control)});
+}
+
+// x · 2^n for an integral n of magnitude up to 160; in two factors, so that subnormal results come
+// out.
+V FunctionEmitter::ScaleByPower(V x, V n) {
+  llvm::Type* type = x->getType();
+  if (m.has_avx512()) {
+    auto* vector = llvm::FixedVectorType::get(type, 4);
+    const auto widen = [&](V value) {
+      return b.CreateInsertElement(llvm::PoisonValue::get(vector), value, uint64_t{0});
+    };
+    constexpr unsigned kCurrentRounding = 4;
+    V scaled = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ss, {},
+                                 {widen(x), widen(n), llvm::Constant::getNullValue(vector),
+                                  b.getInt8(1), I32(kCurrentRounding)});
+    return b.CreateExtractElement(scaled, uint64_t{0});
+  }
+  V exponent = b.CreateFPToSI(n, b.getInt32Ty());
+  V half = b.CreateAShr(exponent, 1);
+  const auto power = [&](V e) {
+    return b.CreateBitCast(b.CreateShl(b.CreateAdd(e, I32(127)), 23), type);
+  };
+  return b.CreateFMul(b.CreateFMul(x, power(half)), power(b.CreateSub(exponent, half)));
+}
+
 // ex2.approx.f32, within 2^-22 of the exact value (PTX ISA 9.7.3.21), inline: a call would spill
 // every vector register.
 //
 // 2^x = 2^n · 2^r with n = round(x), |r| ≤ 1/2; 2^r by its Taylor polynomial of degree 7, whose
-// error is below 2^-27; 2^n in two factors, so that subnormal results come out. Beyond ±160 nothing
-// changes any more.
+// error is below 2^-27, summed in a tree (Estrin): the chain of dependent operations is what counts
+// here. Beyond ±160 nothing changes any more. A NaN falls through both comparisons.
 V FunctionEmitter::Exp2(V x, bool flush) {
   llvm::Type* type = x->getType();
   const auto number = [&](double value) { return ConstantFP::get(type, value); };
-  V low = b.CreateSelect(b.CreateFCmpOLT(x, number(160)), x, number(160));  // NaN becomes 160 here
-  V clamped = b.CreateSelect(b.CreateFCmpOGT(low, number(-160)), low, number(-160));
+  const auto fused = [&](V p, V q, V r) { return Intrinsic(llvm::Intrinsic::fma, {p, q, r}); };
+  V low = b.CreateSelect(b.CreateFCmpOGT(x, number(160)), number(160), x);
+  V clamped = b.CreateSelect(b.CreateFCmpOLT(low, number(-160)), number(-160), low);
   V whole = Intrinsic(llvm::Intrinsic::roundeven, {clamped});
-  V rest = b.CreateFSub(clamped, whole);
+  V r = b.CreateFSub(clamped, whole);
   // ln(2)^k / k!
   constexpr double kTerms[] = {
-      1.525273380405984e-05, 0.0001540353039338161, 0.0013333558146428443, 0.009618129107628477,
-      0.05550410866482158,   0.24022650695910072,   0.6931471805599453,    1.0};
-  V sum = number(kTerms[0]);
-  for (size_t k = 1; k < std::size(kTerms); ++k)
-    sum = Intrinsic(llvm::Intrinsic::fma, {sum, rest, number(kTerms[k])});
-  V n = b.CreateFPToSI(whole, b.getInt32Ty());
-  V half = b.CreateAShr(n, 1);
-  const auto power = [&](V exponent) {
-    return b.CreateBitCast(b.CreateShl(b.CreateAdd(exponent, I32(127)), 23), type);
+      1.0,
+      0.6931471805599453,
+      0.24022650695910072,
+      0.05550410866482158,
+      0.009618129107628477,
+      0.0013333558146428443,
+      0.0001540353039338161,
+      1.525273380405984e-05,
   };
-  V result = b.CreateFMul(b.CreateFMul(sum, power(half)), power(b.CreateSub(n, half)));
+  V pair[4];
+  for (size_t k = 0; k < 4; ++k)
+    pair[k] = fused(number(kTerms[2 * k + 1]), r, number(kTerms[2 * k]));
+  V square = b.CreateFMul(r, r);
+  V sum = fused(fused(pair[3], square, pair[2]), b.CreateFMul(square, square),
+                fused(pair[1], square, pair[0]));
+  V result = ScaleByPower(sum, whole);
   if (flush) result = b.CreateSelect(b.CreateFCmpOLT(x, number(-126)), number(0), result);
-  return b.CreateSelect(IsNaN(x), x, result);
+  return m.has_avx512() ? result : b.CreateSelect(IsNaN(x), x, result);
 }
 
 void FunctionEmitter::EmitUnary(const Instruction& i) {
@@ -276,6 +326,8 @@ void FunctionEmitter::EmitUnary(const Instruction& i) {
                         i.opcode == Opcode::kLg2 || i.opcode == Opcode::kEx2 ||
                         i.opcode == Opcode::kTanh;
   if (type != Type::kF32 && (type != Type::kF64 || f32_only)) return Refuse(i);
+  // Exp2 flushes by itself: of a subnormal operand the result is 1 either way.
+  if (i.opcode == Opcode::kEx2) return Write(i.operands[0], apply(Read(i.operands[1], type)), type);
   V result = apply(FlushIf(i, Read(i.operands[1], type)));
   Write(i.operands[0], Finish(i, result), type);
 }

@@ -102,8 +102,8 @@ void FunctionEmitter::EmitSt(const Instruction& i) {
   const Operand& address = i.operands[0];
   if (to_param && is_kernel && address.symbol.kind == ptx::SymbolKind::kParam)
     return Refuse(i, "a kernel's parameter");
-  V pointer =
-      to_param ? ParamPointer(i, address, total) : Pointer(i, address, {i.modifiers.space, total});
+  V pointer = to_param ? ParamPointer(i, address, total)
+                       : Pointer(i, address, {i.modifiers.space, total, true});
   const bool is_volatile =
       i.modifiers.order == Order::kVolatile || i.modifiers.order == Order::kMmio;
   std::vector<Operand> sources{i.operands[1]};

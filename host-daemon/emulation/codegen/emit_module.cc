@@ -1,6 +1,7 @@
 // The LLVM module of one kernel: its functions, the wrapper that runs threads, the table of call
 // targets.
 #include <llvm/IR/Verifier.h>
+#include <llvm/TargetParser/Host.h>
 
 #include <algorithm>
 
@@ -16,12 +17,26 @@ V LoadContext(llvm::IRBuilder<>& b, V base, size_t offset, llvm::Type* type, boo
   return load;
 }
 
+namespace {
+
+bool HostHasAvx512() {
+#if defined(__x86_64__)
+  static const bool has = llvm::sys::getHostCPUFeatures().lookup("avx512f");
+  return has;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
 ModuleEmitter::ModuleEmitter(llvm::LLVMContext& context, const ptx::Module& source,
                              const KernelFacts& facts, const CompileOptions& options)
     : context_(context),
       source_(source),
       facts_(facts),
       options_(options),
+      has_avx512_(HostHasAvx512()),
       module_(std::make_unique<llvm::Module>("kernel", context)) {}
 
 llvm::FunctionType* ModuleEmitter::HelperType(Helper helper) {

@@ -46,6 +46,8 @@ class ModuleEmitter {
   const ptx::Module& source() const { return source_; }
   const KernelFacts& facts() const { return facts_; }
   const CompileOptions& options() const { return options_; }
+  // Whether the machine has AVX-512 F, whose instructions name their rounding.
+  bool has_avx512() const { return has_avx512_; }
 
   llvm::Function* FunctionAt(uint32_t index) { return functions_[facts_.position.at(index)]; }
   llvm::FunctionType* HelperType(Helper helper);
@@ -67,6 +69,7 @@ class ModuleEmitter {
   const ptx::Module& source_;
   const KernelFacts& facts_;
   const CompileOptions& options_;
+  const bool has_avx512_;
   std::unique_ptr<llvm::Module> module_;
   std::vector<llvm::Function*> functions_;
   llvm::Function* access_fault_ = nullptr;
@@ -136,6 +139,7 @@ class FunctionEmitter {
   struct Access {
     ptx::StateSpace space;
     unsigned bytes;  // of the whole access, which is also its alignment
+    bool writes = false;
   };
   // A checked pointer; branches to a fault when the address is bad.
   V Pointer(const Instruction& i, const Operand& address, Access access);
@@ -145,6 +149,8 @@ class FunctionEmitter {
   bool IsKnownGood(const Operand& address, Access access, ptx::StateSpace* space);
   V ParamPointer(const Instruction& i, const Operand& address, unsigned bytes);
   V VariableAddress(uint32_t index);
+  V Outside(V offset, V bytes, unsigned log2);
+  V OutsideWindows(V address, unsigned log2, bool writes);
   void FaultIf(V bad, V address, unsigned bytes);
   void RaiseIf(V bad, FaultKind kind);
   V GenericOf(V address, ptx::StateSpace space);
@@ -221,6 +227,8 @@ class FunctionEmitter {
   void EmitUnary(const Instruction& i);
   void EmitFloatMinMax(const Instruction& i, bool is_max);
   V Exp2(V x, bool flush);
+  V ScaleByPower(V x, V n);
+  V DirectedF32Native(FloatOp op, RoundMode mode, V x, V y, V z);
   void EmitTestp(const Instruction& i);
   void EmitCopysign(const Instruction& i);
   V Flush(V value);  // subnormal → zero of the same sign

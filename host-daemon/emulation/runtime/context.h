@@ -13,6 +13,10 @@ namespace smolvm::emulation {
 
 class Block;
 
+// Of a grid's workspace, which cooperative groups know as its size and a barrier word
+// (cooperative_groups/details/driver_abi.h).
+inline constexpr uint32_t kGridWorkspaceBytes = 64;
+
 // What all threads of a block share. Read by generated code as invariant.
 struct BlockContext {
   uint32_t ctaid[3];

@@ -19,9 +19,6 @@ namespace {
 constexpr uint64_t kMaxSharedBytes = 1 << 20;
 constexpr uint64_t kMaxLocalBytes = 1 << 20;
 
-// cooperative_groups/details/driver_abi.h: a grid's workspace is its size and a barrier word.
-constexpr uint32_t kWorkspaceBytes = 64;
-
 std::atomic<uint64_t> g_grids{0};
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -77,7 +74,7 @@ CUresult RunGrid(const KernelCode& code, const LaunchConfig& config, Arena& aren
   if (!Prepare(code, config, &launch)) return CUDA_ERROR_INVALID_VALUE;
   InstallFaultHandlers(arena);
   const uint64_t workspace_offset = RoundUp(params.size(), 64);
-  const ScratchPiece param_block(*launch.scratch, workspace_offset + kWorkspaceBytes);
+  const ScratchPiece param_block(*launch.scratch, workspace_offset + kGridWorkspaceBytes);
   if (param_block.address() == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!params.empty()) {
     memcpy(reinterpret_cast<void*>(param_block.address()), params.data(), params.size());
@@ -85,7 +82,7 @@ CUresult RunGrid(const KernelCode& code, const LaunchConfig& config, Arena& aren
   launch.params = param_block.address();
   launch.param_bytes = params.size();
   launch.grid_workspace = param_block.address() + workspace_offset;
-  const uint32_t workspace[2] = {kWorkspaceBytes, 0};
+  const uint32_t workspace[2] = {kGridWorkspaceBytes, 0};
   memcpy(reinterpret_cast<void*>(launch.grid_workspace), workspace, sizeof workspace);
   launch.grid_id = g_grids.fetch_add(1, std::memory_order_relaxed) + 1;
   const Watchdog::Watch watch(launch, config.timeout_ms);

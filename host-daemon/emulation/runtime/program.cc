@@ -171,7 +171,7 @@ void ProgramImpl::Describe(uint32_t index) {
 // arena.
 std::string ProgramImpl::KeyOf(const Kernel& kernel) const {
   std::string content = codegen::TargetDescription();
-  content += fmt::format(";arena {};kernel {};", arena_.reserved_bytes(), kernel.facts.kernel);
+  content += fmt::format(";arena {};kernel {};", arena_.device_bytes(), kernel.facts.kernel);
   for (const auto& source : module_.sources)
     content += fmt::format("{};", source->size()) + *source;
   return Sha256(content);
@@ -192,7 +192,7 @@ CUresult ProgramImpl::CompileLocked(size_t index) {
     from = "disk";
     if (!cache.Read(key, &compiled.object)) {
       from = "compiler";
-      const codegen::CompileOptions options{arena_.reserved_bytes(), options_.compute_capability};
+      const codegen::CompileOptions options{arena_.device_bytes(), options_.compute_capability};
       if (!codegen::Compile(module_, kernel.facts, options, &compiled, &error)) {
         kernel.problem = error;
         log::Error("event=kernel_refused kernel={} reason={}", log::Quote(kernels_[index].name),

@@ -87,5 +87,67 @@ TEST_F(Kernels, BadPointersAreIllegalAddresses) {
   EXPECT_EQ(run(reinterpret_cast<uint64_t>(good)), CUDA_SUCCESS);
 }
 
+// Behind device memory lie the runtime's own windows: of other blocks, other kernels, and of this
+// kernel's parameters.
+TEST_F(Kernels, StoresBehindDeviceMemoryAreIllegalAddresses) {
+  ASSERT_EQ(Load(R"(
+.version 6.4
+.target sm_50
+.address_size 64
+.visible .entry global(.param .u64 to) {
+  .reg .b64 %rd<2>;
+  .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [to];
+  mov.u32 %r1, 7;
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+.visible .entry generic(.param .u64 to) {
+  .reg .b64 %rd<2>;
+  .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [to];
+  mov.u32 %r1, 7;
+  st.u32 [%rd1], %r1;
+  ret;
+}
+.visible .entry own_shared(.param .u64 to, .param .u64 offset) {
+  .shared .align 4 .b32 word;
+  .reg .b64 %rd<5>;
+  .reg .b32 %r<3>;
+  ld.param.u64 %rd1, [to];
+  ld.param.u64 %rd4, [offset];
+  mov.u64 %rd2, word;
+  cvta.shared.u64 %rd3, %rd2;
+  add.u64 %rd3, %rd3, %rd4;
+  mov.u32 %r1, 7;
+  st.u32 [%rd3], %r1;
+  ld.u32 %r2, [%rd3];
+  st.global.u32 [%rd1], %r2;
+  ret;
+}
+)"),
+            "");
+  const uint64_t scratch = TestArena().scratch_base();
+  for (const uint64_t offset : {0, 64, 4096 * 4, 4096 * 5}) {
+    EXPECT_EQ(Run("global", 1, 1, Params().Add(scratch + offset)), CUDA_ERROR_ILLEGAL_ADDRESS)
+        << offset;
+  }
+  // At 64 is the grid's own workspace, where cooperative groups synchronise by generic addresses.
+  for (const uint64_t offset : {0, 32, 128, 4096 * 4, 4096 * 5}) {
+    EXPECT_EQ(Run("generic", 1, 1, Params().Add(scratch + offset)), CUDA_ERROR_ILLEGAL_ADDRESS)
+        << offset;
+  }
+  uint32_t* out = Allocate<uint32_t>(1);
+  EXPECT_EQ(Run("global", 1, 1, Params().Add(out)), CUDA_SUCCESS);
+  EXPECT_EQ(Run("generic", 1, 1, Params().Add(out)), CUDA_SUCCESS);
+  *out = 0;
+  EXPECT_EQ(Run("own_shared", 1, 1, Params().Add(out).Add(uint64_t{0})), CUDA_SUCCESS);
+  EXPECT_EQ(*out, 7u);
+  EXPECT_EQ(Run("own_shared", 1, 1, Params().Add(out).Add(uint64_t{2})),
+            CUDA_ERROR_MISALIGNED_ADDRESS);
+  EXPECT_EQ(Run("own_shared", 1, 1, Params().Add(out).Add(uint64_t{1} << 16)),
+            CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 }  // namespace
 }  // namespace smolvm::emulation
