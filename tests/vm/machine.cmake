@@ -12,11 +12,15 @@ if(TARGET smolvm AND TARGET smolvm-vsock-device)
     SMOLVM_TEST_CACHE="${CMAKE_BINARY_DIR}/vm-cache")
 endif()
 if(NOT SMOLVM_SANITIZE AND TARGET machine_vm_test AND TARGET smolvm-cuda-daemon AND TARGET smolvm_guest_cuda AND TARGET cuda-probe)
+  add_executable(cuda_vm_guest ${CMAKE_CURRENT_LIST_DIR}/cuda_vm_guest.cc)
+  target_link_libraries(cuda_vm_guest PRIVATE ${CMAKE_DL_LIBS})
+  set_target_properties(cuda_vm_guest PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   smolvm_test(machine_cuda_vm_test
     SOURCES ${CMAKE_CURRENT_LIST_DIR}/machine_cuda_vm_test.cc ${CMAKE_CURRENT_LIST_DIR}/machine_vm_support.cc
     LIBS smolvm::machine LABELS vm TIMEOUT 1500)
   add_dependencies(machine_cuda_vm_test smolvm smolvm-machine-agent smolvm-vsock-device
-    smolvm-cuda-daemon smolvm_guest_cuda cuda-probe)
+    smolvm-cuda-daemon smolvm_guest_cuda cuda-probe cuda_vm_guest)
   foreach(target smolvm-cuda-worker smolvm_cuda_emulation)
     if(TARGET ${target})
       add_dependencies(machine_cuda_vm_test ${target})
@@ -27,6 +31,8 @@ if(NOT SMOLVM_SANITIZE AND TARGET machine_vm_test AND TARGET smolvm-cuda-daemon 
     SMOLVM_AGENT="$<TARGET_FILE:smolvm-machine-agent>"
     SMOLVM_VSOCK_DEVICE="$<TARGET_FILE:smolvm-vsock-device>"
     SMOLVM_CUDA_PROBE="$<TARGET_FILE:cuda-probe>"
+    SMOLVM_CUDA_GUEST="$<TARGET_FILE:cuda_vm_guest>"
+    SMOLVM_CUDA_DAEMON="$<TARGET_FILE:smolvm-cuda-daemon>"
     SMOLVM_PROBE_SCRIPT="${CMAKE_SOURCE_DIR}/scripts/cuda-probe.py"
     SMOLVM_TEST_CACHE="${CMAKE_BINARY_DIR}/vm-cache")
 endif()

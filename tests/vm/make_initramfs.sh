@@ -1,7 +1,7 @@
 #!/bin/sh
 # make_initramfs.sh KERNEL_FOLDER INIT OUTPUT [MODULE...]
 # Packs INIT as /init with the named modules, and the order to load them in, as /modules/list.
-# KERNEL_FOLDER is what fetch_kernel.sh printed.
+# KERNEL_FOLDER is what fetch_kernel.sh printed. What is in the folder $TREE, if that is set, is added.
 set -eu
 
 kernel=$1
@@ -12,6 +12,9 @@ shift 3
 work=$(mktemp -d "${TMPDIR:-/tmp}/smolvm-initramfs.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/root/modules" "$work/root/dev"
+if [ -n "${TREE:-}" ]; then
+  cp -a "$TREE/." "$work/root/"
+fi
 cp "$init" "$work/root/init"
 chmod 755 "$work/root/init"
 : >"$work/root/modules/list"
