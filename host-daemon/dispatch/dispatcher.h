@@ -15,6 +15,7 @@
 #include "host-daemon/dispatch/device_output.h"
 #include "host-daemon/dispatch/dispatch_table.h"
 #include "host-daemon/dispatch/handle_table.h"
+#include "host-daemon/dispatch/link_table.h"
 #include "host-daemon/dispatch/memory_table.h"
 #include "host-daemon/dispatch/staging.h"
 #include "host-daemon/session/call.h"
@@ -42,6 +43,7 @@ class Dispatcher : public session::Handler {
 
   const driver::DriverTable& driver() const { return driver_; }
   HandleTable& handles() { return handles_; }
+  LinkTable& links() { return links_; }
   MemoryTable& memory() { return memory_; }
   CopiesBack& copies_back() { return copies_back_; }
   Staging& staging() { return staging_; }
@@ -49,8 +51,8 @@ class Dispatcher : public session::Handler {
   // The answer when the host's driver is older than a call.
   CUresult NotInDriver(const char* name);
 
-  // Ids for handles of the driver. What belongs to a context ends with it; libraries, kernels and
-  // pools belong to none, and the handle of a primary context outlives its resets.
+  // Ids for handles of the driver. What belongs to a context ends with it; libraries, kernels,
+  // pools and links belong to none, and the handle of a primary context outlives its resets.
   template <typename T>
   uint64_t Mint(T handle) {
     return handles_.Mint(handle, OwnerOf(handle));
@@ -86,9 +88,11 @@ class Dispatcher : public session::Handler {
   CUcontext OwnerOf(CUlibrary) const { return nullptr; }
   CUcontext OwnerOf(CUkernel) const { return nullptr; }
   CUcontext OwnerOf(CUmemoryPool) const { return nullptr; }
+  CUcontext OwnerOf(CUlinkState) const { return nullptr; }
 
   const driver::DriverTable& driver_;
   HandleTable handles_;
+  LinkTable links_;
   MemoryTable memory_;
   Staging staging_;
   CopiesBack copies_back_;

@@ -1,10 +1,10 @@
 // Loading code, and finding what is in it.
 #include <algorithm>
-#include <cstring>
-#include <optional>
 #include <vector>
 
 #include "host-daemon/dispatch/dispatcher.h"
+#include "host-daemon/dispatch/jit_options.h"
+#include "host-daemon/dispatch/read_image.h"
 #include "protocol/api/host_manual.h"
 #include "protocol/image/image.h"
 
@@ -12,95 +12,8 @@ namespace smolvm::dispatch {
 namespace {
 
 // Bounds on what one session can make the worker keep for a call.
-constexpr size_t kMaxLogBytes = 256 * 1024;
-constexpr size_t kMaxJitOptions = 64;
 constexpr unsigned kMaxEnumerated = 1 << 16;
 constexpr size_t kMaxParams = 8192;
-
-// Reads the image as it arrives: what is allocated is what was sent.
-bool ReadImage(session::Call& call, std::vector<std::byte>* image) {
-  constexpr size_t kStep = size_t{1} << 20;
-  while (call.bulk_left() > 0) {
-    const size_t size = std::min<uint64_t>(call.bulk_left(), kStep);
-    const size_t old = image->size();
-    image->resize(old + size);
-    if (!call.ReadBulk(image->data() + old, size)) return false;
-  }
-  return true;
-}
-
-// The options of a load: numbers are passed on, log buffers are ours, addresses of the guest's
-// never get here.
-class JitOptions {
- public:
-  // False when the lists contradict each other.
-  bool Read(const std::vector<uint32_t>& keys, const std::vector<uint64_t>& values) {
-    if (keys.size() != values.size() || keys.size() > kMaxJitOptions) return false;
-    for (size_t i = 0; i < keys.size(); ++i) {
-      const auto key = static_cast<CUjit_option>(keys[i]);
-      switch (key) {
-        case CU_JIT_INFO_LOG_BUFFER:
-        case CU_JIT_ERROR_LOG_BUFFER:
-        case CU_JIT_GLOBAL_SYMBOL_NAMES:
-        case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-        case CU_JIT_REFERENCED_KERNEL_NAMES:
-        case CU_JIT_REFERENCED_VARIABLE_NAMES:
-          return false;  // addresses
-        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-          AddLog(CU_JIT_INFO_LOG_BUFFER, key, values[i], &info_, &info_size_);
-          break;
-        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-          AddLog(CU_JIT_ERROR_LOG_BUFFER, key, values[i], &error_, &error_size_);
-          break;
-        case CU_JIT_WALL_TIME:
-          wall_time_ = keys_.size();
-          [[fallthrough]];
-        default:
-          keys_.push_back(key);
-          values_.push_back(
-              reinterpret_cast<void*>(static_cast<uintptr_t>(static_cast<uint32_t>(values[i]))));
-      }
-    }
-    return true;
-  }
-
-  unsigned count() const { return static_cast<unsigned>(keys_.size()); }
-  CUjit_option* keys() { return keys_.data(); }
-  void** values() { return values_.data(); }
-
-  template <typename Reply>
-  void Report(Reply* out) {
-    out->info_log = Text(info_, info_size_);
-    out->error_log = Text(error_, error_size_);
-    if (wall_time_) {
-      // The driver stores a float where the option's value was (cuModuleLoadDataEx,
-      // CU_JIT_WALL_TIME).
-      memcpy(&out->wall_time_ms, &values_[*wall_time_], sizeof(float));
-    }
-  }
-
- private:
-  void AddLog(CUjit_option buffer, CUjit_option size, uint64_t wanted, std::string* log,
-              std::optional<size_t>* at) {
-    log->assign(std::min<uint64_t>(wanted, kMaxLogBytes), '\0');
-    keys_.push_back(buffer);
-    values_.push_back(log->data());
-    *at = keys_.size();
-    keys_.push_back(size);
-    values_.push_back(reinterpret_cast<void*>(log->size()));
-  }
-  // The driver has replaced the size by what it wrote; its text ends at the first NUL in any case.
-  std::string Text(const std::string& log, std::optional<size_t> at) const {
-    if (!at) return {};
-    const auto written = std::min(reinterpret_cast<size_t>(values_[*at]), log.size());
-    return std::string(log.data(), strnlen(log.data(), written));
-  }
-
-  std::vector<CUjit_option> keys_;
-  std::vector<void*> values_;
-  std::string info_, error_;
-  std::optional<size_t> info_size_, error_size_, wall_time_;
-};
 
 // How a kernel's parameters lie in their block. The guest packs by it.
 template <typename Reply, typename Handle, typename Entry>

@@ -6,6 +6,12 @@
 #include "protocol/log/log.h"
 
 namespace smolvm::guest {
+namespace {
+
+// Option values are 32 bits wide, sizes included (CUjit_option's documentation).
+uint32_t SizeIn(void* value) { return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(value)); }
+
+}  // namespace
 
 CUresult JitOptions::Read(unsigned count, CUjit_option* option_keys, void** option_values) {
   if (count > 0 && (!option_keys || !option_values)) return CUDA_ERROR_INVALID_VALUE;
@@ -20,9 +26,11 @@ CUresult JitOptions::Read(unsigned count, CUjit_option* option_keys, void** opti
         continue;
       case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
         info_.size = &value;
+        info_.capacity = SizeIn(value);
         break;
       case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
         error_.size = &value;
+        error_.capacity = SizeIn(value);
         break;
       case CU_JIT_WALL_TIME:
         wall_time_ = &value;
@@ -37,17 +45,15 @@ CUresult JitOptions::Read(unsigned count, CUjit_option* option_keys, void** opti
         break;
     }
     keys.push_back(option_keys[i]);
-    // Option values are 32 bits wide, sizes included (CUjit_option's documentation).
-    values.push_back(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(value)));
+    values.push_back(SizeIn(value));
   }
   return CUDA_SUCCESS;
 }
 
 void JitOptions::StoreLog(const Log& log, const std::string& text) {
   if (!log.size) return;
-  const size_t capacity = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(*log.size));
-  const size_t length = capacity == 0 ? 0 : std::min(text.size(), capacity - 1);
-  if (log.buffer && capacity > 0) {
+  const size_t length = log.capacity == 0 ? 0 : std::min(text.size(), log.capacity - 1);
+  if (log.buffer && log.capacity > 0) {
     memcpy(log.buffer, text.data(), length);
     log.buffer[length] = '\0';
   }

@@ -1,5 +1,5 @@
-// The option lists of cuModuleLoadDataEx and cuLibraryLoadData. Numbers cross the wire; buffers
-// stay here and are filled from the reply.
+// The option lists of cuModuleLoadDataEx, cuLibraryLoadData and cuLinkCreate. Numbers cross the
+// wire; buffers stay here and are filled from the reply.
 #pragma once
 
 #include <cuda.h>
@@ -20,13 +20,15 @@ class JitOptions {
   std::vector<uint32_t> keys;
   std::vector<uint64_t> values;
 
-  // Fills the program's buffers, and the values that CUDA documents as results.
+  // Fills the program's buffers, and the values that CUDA documents as results. May be called
+  // again, with longer logs (a link's accumulate).
   void Store(const std::string& info_log, const std::string& error_log, float wall_time_ms) const;
 
  private:
   struct Log {
     char* buffer = nullptr;
     void** size = nullptr;
+    size_t capacity = 0;  // before the first Store replaced it by what was filled
   };
   static void StoreLog(const Log& log, const std::string& text);
   Log info_, error_;

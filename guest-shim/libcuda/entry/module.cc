@@ -1,14 +1,11 @@
 // Modules, libraries, functions and kernels. Images are measured and files read here; the host gets
 // bytes.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
 
 #include "guest-shim/libcuda/entry/entry.h"
+#include "guest-shim/libcuda/entry/image_file.h"
 #include "guest-shim/libcuda/entry/jit_options.h"
 #include "guest-shim/libcuda/entry/layout.h"
 #include "protocol/api/guest_manual.h"
@@ -18,27 +15,6 @@
 
 namespace smolvm::guest {
 namespace {
-
-constexpr size_t kMaxImageBytes = size_t{2} << 30;
-
-// As CUDA does, a file's PTX need not end with a NUL.
-CUresult ReadFile(const char* path, std::vector<char>* bytes) {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return CUDA_ERROR_FILE_NOT_FOUND;
-  struct stat status {};
-  CUresult result = CUDA_SUCCESS;
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) result = CUDA_ERROR_FILE_NOT_FOUND;
-  if (static_cast<size_t>(status.st_size) > kMaxImageBytes) result = CUDA_ERROR_INVALID_IMAGE;
-  if (result == CUDA_SUCCESS) bytes->resize(static_cast<size_t>(status.st_size));
-  for (size_t done = 0; result == CUDA_SUCCESS && done < bytes->size();) {
-    const ssize_t got = read(fd, bytes->data() + done, bytes->size() - done);
-    if (got <= 0) result = CUDA_ERROR_FILE_NOT_FOUND;
-    done += static_cast<size_t>(std::max<ssize_t>(got, 0));
-  }
-  close(fd);
-  bytes->push_back('\0');
-  return result;
-}
 
 // Names live as long as the process: the driver's do, and callers keep the pointers.
 const char* KeepName(uint64_t id, const std::string& name) {
@@ -131,7 +107,7 @@ CUresult cuModuleLoadFatBinary(uint32_t variant, CUmodule* module, const void* f
 CUresult cuModuleLoad(uint32_t variant, CUmodule* module, const char* fname) {
   if (!module || !fname) return CUDA_ERROR_INVALID_VALUE;
   std::vector<char> bytes;
-  if (const CUresult result = ReadFile(fname, &bytes)) return result;
+  if (const CUresult result = ReadImageFile(fname, &bytes)) return result;
   if (image::MeasureImage(bytes.data(), bytes.size()).kind == image::Kind::kInvalid)
     return CUDA_ERROR_INVALID_IMAGE;
   return LoadModule(variant, module, bytes.data(), 0, nullptr, nullptr);
@@ -184,7 +160,7 @@ CUresult cuLibraryLoadFromFile(uint32_t variant, CUlibrary* library, const char*
                                void** libraryOptionValues, unsigned int numLibraryOptions) {
   if (!library || !fileName) return CUDA_ERROR_INVALID_VALUE;
   std::vector<char> bytes;
-  if (const CUresult result = ReadFile(fileName, &bytes)) return result;
+  if (const CUresult result = ReadImageFile(fileName, &bytes)) return result;
   if (image::MeasureImage(bytes.data(), bytes.size()).kind == image::Kind::kInvalid)
     return CUDA_ERROR_INVALID_IMAGE;
   return LoadLibrary(variant, library, bytes.data(), numJitOptions, jitOptions, jitOptionsValues,

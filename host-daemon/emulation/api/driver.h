@@ -12,6 +12,7 @@
 #include "host-daemon/emulation/api/context.h"
 #include "host-daemon/emulation/api/event.h"
 #include "host-daemon/emulation/api/handles.h"
+#include "host-daemon/emulation/api/link.h"
 #include "host-daemon/emulation/api/module.h"
 #include "host-daemon/emulation/api/pool.h"
 #include "host-daemon/emulation/device/arena.h"
@@ -37,6 +38,7 @@ struct Driver {
   HandleTable<CUfunction, Function> functions;
   HandleTable<CUlibrary, Library> libraries;
   HandleTable<CUkernel, Kernel> kernels;
+  HandleTable<CUlinkState, LinkState> links;
   HandleTable<CUmemoryPool, Pool> pools;
 
   PrimaryContext primary;

@@ -16,19 +16,23 @@ struct CloseFile {
 
 }  // namespace
 
-CUresult ImageFile::Read(const char* path) {
+CUresult ReadWholeFile(const char* path, std::vector<std::byte>* bytes) {
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path, "rbe"));
   if (file == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
   size_t length = 0;
   while (length <= image::kMaxImageBytes) {
-    bytes_.resize(length + kChunk);
-    const size_t got = std::fread(bytes_.data() + length, 1, kChunk, file.get());
+    bytes->resize(length + kChunk);
+    const size_t got = std::fread(bytes->data() + length, 1, kChunk, file.get());
     length += got;
     if (got == 0) break;
   }
   if (std::ferror(file.get())) return CUDA_ERROR_OPERATING_SYSTEM;
-  bytes_.resize(length);
-  if (length == 0) return CUDA_ERROR_INVALID_IMAGE;
+  bytes->resize(length);
+  return length == 0 ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
+}
+
+CUresult ImageFile::Read(const char* path) {
+  if (const CUresult result = ReadWholeFile(path, &bytes_); result != CUDA_SUCCESS) return result;
   // A PTX file ends without the NUL that PTX in memory has; other files may have bytes behind the
   // image.
   bytes_.push_back(std::byte{0});

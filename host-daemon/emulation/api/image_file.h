@@ -9,6 +9,10 @@
 
 namespace smolvm::emulation {
 
+// The bytes of a file, up to image::kMaxImageBytes. CUDA_ERROR_FILE_NOT_FOUND, _OPERATING_SYSTEM,
+// or _INVALID_IMAGE for an empty one.
+CUresult ReadWholeFile(const char* path, std::vector<std::byte>* bytes);
+
 // A module's file in memory, checked so that a loader which trusts the image's own lengths stays
 // inside it.
 class ImageFile {

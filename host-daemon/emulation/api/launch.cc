@@ -71,9 +71,10 @@ CUresult ReadAttribute(const CUlaunchAttribute& attribute, LaunchExtras* extras)
       extras->events.push_back(value.launchCompletionEvent.event);
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      return value.priority > kLeastStreamPriority || value.priority < kGreatestStreamPriority
-                 ? CUDA_ERROR_INVALID_VALUE
-                 : CUDA_SUCCESS;
+      if (value.priority > kLeastStreamPriority || value.priority < kGreatestStreamPriority)
+        return CUDA_ERROR_INVALID_VALUE;
+      extras->priority = value.priority;
+      return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
       return value.accessPolicyWindow.num_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:

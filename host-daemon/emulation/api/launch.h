@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "host-daemon/emulation/api/module.h"
@@ -23,6 +24,7 @@ struct LaunchShape {
 // What a launch with attributes wants besides: events recorded when the kernel has ended.
 struct LaunchExtras {
   bool cooperative = false;
+  std::optional<int> priority;  // the stream's, when it is not given
   std::vector<CUevent> events;
 };
 

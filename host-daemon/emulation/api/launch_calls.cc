@@ -46,6 +46,7 @@ CUresult Launch(CUfunction handle, LaunchShape shape, CUstream stream_handle, vo
   std::copy(std::begin(shape.block), std::end(shape.block), launch.block);
   launch.dynamic_shared_bytes = shape.shared_bytes;
   launch.cooperative = shape.cooperative;
+  launch.priority = extras.priority.value_or(stream->priority());
   launch.stack_bytes_per_thread = context->stack_bytes();
   launch.timeout_ms = TheDriver().settings.kernel_timeout_ms;
   stream->Submit(Stream::Where::kThread,

@@ -5,13 +5,14 @@
 namespace smolvm::emulation {
 namespace {
 
-CUresult Allocate(Context& context, size_t bytes, CUdeviceptr* address) {
+CUresult Allocate(Context& context, size_t bytes, bool managed, CUdeviceptr* address) {
   Arena& arena = TheDriver().arena;
   const uintptr_t base = arena.Allocate(bytes);
   if (base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   auto region = std::make_shared<Region>(Region::Kind::kDevice, base, bytes);
   region->owner = context.id();
   region->context = context.handle();
+  region->managed = managed;
   region->release = [base, &arena] { arena.Free(base); };
   TheDriver().memory.Add(std::move(region));
   *address = base;
@@ -33,7 +34,17 @@ SMOLVM_API cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   SMOLVM_ENTER();
   if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   SMOLVM_CURRENT_CONTEXT(context);
-  return Allocate(*context, bytes, address);
+  return Allocate(*context, bytes, false, address);
+}
+
+// The arena is this process's memory, so host and device use the same bytes at the same address.
+// Where the program is elsewhere (remoted), the call does not get here.
+SMOLVM_API cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned int flags) {
+  SMOLVM_ENTER();
+  if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_CURRENT_CONTEXT(context);
+  return Allocate(*context, bytes, true, address);
 }
 
 SMOLVM_API cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
@@ -48,7 +59,7 @@ SMOLVM_API cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width,
   const size_t row = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
   size_t bytes = 0;
   if (__builtin_mul_overflow(row, height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  SMOLVM_RETURN_IF_ERROR(Allocate(*context, bytes, address));
+  SMOLVM_RETURN_IF_ERROR(Allocate(*context, bytes, false, address));
   *pitch = row;
   return CUDA_SUCCESS;
 }

@@ -49,6 +49,7 @@ void RegisterVariables(const std::shared_ptr<LoadedImage>& image, Context& owner
         std::make_shared<Region>(Region::Kind::kVariable, variable.address, variable.size);
     region->owner = owner.id();
     region->context = owner.handle();
+    region->managed = variable.is_managed;
     region->release = [image] {};  // the program owns the memory: it stays while the region is used
     if (!TheDriver().memory.Add(std::move(region)))
       log::Error("event=variable_overlaps name={}", log::Quote(variable.name));

@@ -24,13 +24,15 @@ CUresult AttributeOf(const Region& region, CUpointer_attribute attribute, CUdevi
       // Host memory is not mapped for the device.
       return device ? Give(data, address) : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return device ? CUDA_ERROR_INVALID_VALUE : Give(data, reinterpret_cast<void*>(address));
+      return device && !region.managed ? CUDA_ERROR_INVALID_VALUE
+                                       : Give(data, reinterpret_cast<void*>(address));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return Give(data, static_cast<unsigned>(region.sync_memops));
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return Give(data, static_cast<unsigned long long>(region.id));
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return Give(data, static_cast<unsigned>(region.managed));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:

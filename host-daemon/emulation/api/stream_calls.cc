@@ -137,16 +137,6 @@ CUresult IsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
       handle, status, [](const Stream&) { return CU_STREAM_CAPTURE_STATUS_NONE; });
 }
 
-// There are no arrays and no managed memory that could be attached.
-CUresult AttachMemory(CUstream handle, unsigned flags) {
-  SMOLVM_ENTER();
-  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
-    return CUDA_ERROR_INVALID_VALUE;
-  std::shared_ptr<Stream> stream;
-  SMOLVM_RETURN_IF_ERROR(FindStream(handle, &stream));
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-
 }  // namespace
 
 SMOLVM_API cuStreamCreate(CUstream* stream, unsigned int flags) { return Create(stream, flags, 0); }
@@ -225,13 +215,6 @@ SMOLVM_API cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
 SMOLVM_API cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status) {
   return IsCapturing(PerThread(stream), status);
 }
-SMOLVM_API cuStreamAttachMemAsync(CUstream stream, CUdeviceptr, size_t, unsigned int flags) {
-  return AttachMemory(Legacy(stream), flags);
-}
-SMOLVM_API cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr, size_t, unsigned int flags) {
-  return AttachMemory(PerThread(stream), flags);
-}
-
 // Nothing is ever captured, but the mode is kept, since libraries set it and put it back.
 SMOLVM_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   SMOLVM_ENTER();

@@ -91,8 +91,10 @@ void Copy::Execute() const {
 
 CUresult RunCopy(const std::shared_ptr<Stream>& stream, Copy copy, Mode mode) {
   if (const CUresult fault = FaultOf(*stream); fault != CUDA_SUCCESS) return fault;
+  // The host looks at managed memory as soon as the call has returned.
   const bool device_only = !copy.to.Pageable() && !copy.from.Pageable() &&
-                           copy.to.region->IsDevice() && copy.from.region->IsDevice();
+                           copy.to.region->IsDevice() && copy.from.region->IsDevice() &&
+                           !copy.to.region->managed && !copy.from.region->managed;
   const bool memops = copy.to.SyncMemops() || copy.from.SyncMemops();
   const bool wait =
       mode == Mode::kSynchronous

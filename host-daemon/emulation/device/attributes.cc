@@ -109,6 +109,9 @@ std::optional<int> DeviceAttribute(CUdevice_attribute attribute, const Settings&
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR:
     case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
+    // Managed memory is the host's own: nothing migrates, so there is nothing to prefetch or advise
+    // (CONCURRENT_MANAGED_ACCESS is 0, and those calls answer as documented for it).
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
       return 1;
     case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
       return 2;

@@ -46,6 +46,7 @@ struct Region {
   uint64_t id = 0;              // CU_POINTER_ATTRIBUTE_BUFFER_ID; unique in the process
   uint64_t owner = 0;           // the id of the context that ends it; 0 = none
   CUcontext context = nullptr;  // that context's handle, for pointer attributes
+  bool managed = false;         // cuMemAllocManaged, __managed__: the host uses it as well
   unsigned flags = 0;  // of host memory: as cuMemHostAlloc and cuMemHostRegister were asked
   std::atomic<bool> sync_memops{false};  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
   CUmemoryPool pool = nullptr;

@@ -34,21 +34,6 @@ bool SuitsDevice(const ptx::Module& module, int compute_capability) {
   }
 }
 
-CUresult ParseInput(std::string_view name, std::string_view text, const LoadOptions& options,
-                    JitLog* log, ptx::Module* module) {
-  ptx::Diagnostic diagnostic;
-  if (!ptx::Parse(text, module, &diagnostic)) return Refuse(diagnostic, name, log);
-  if (!SuitsDevice(*module, options.compute_capability)) {
-    diagnostic.message = fmt::format(
-        "the PTX is for sm_{}{}, the device's compute capability is {}.{}", module->target,
-        module->target_suffix == '\0' ? "" : std::string(1, module->target_suffix),
-        options.compute_capability / 10, options.compute_capability % 10);
-    Refuse(diagnostic, name, log);
-    return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  }
-  return CUDA_SUCCESS;
-}
-
 CUresult CheckComplete(const ptx::Module& module, std::string_view name, JitLog* log) {
   ptx::Diagnostic diagnostic;
   if (ptx::CheckResolved(module, IsDeviceBuiltin, &diagnostic)) return CUDA_SUCCESS;
@@ -91,7 +76,7 @@ CUresult LoadModule(const void* image, const LoadOptions& options, JitLog* log,
   }
   std::vector<Program::Input> inputs;
   for (PtxText& text : texts) {
-    std::string name = "PTX";
+    std::string name = text.name.empty() ? "PTX" : text.name;
     if (text.architecture != 0) {
       name = fmt::format("PTX {} (compute_{}{})", inputs.size() + 1, text.architecture,
                          text.suffix == '\0' ? "" : std::string(1, text.suffix));
@@ -101,13 +86,28 @@ CUresult LoadModule(const void* image, const LoadOptions& options, JitLog* log,
   return LinkModule(inputs, options, log, module);
 }
 
+CUresult ParsePtx(std::string_view name, std::string_view text, const LoadOptions& options,
+                  JitLog* log, ptx::Module* module) {
+  ptx::Diagnostic diagnostic;
+  if (!ptx::Parse(text, module, &diagnostic)) return Refuse(diagnostic, name, log);
+  if (!SuitsDevice(*module, options.compute_capability)) {
+    diagnostic.message = fmt::format(
+        "the PTX is for sm_{}{}, the device's compute capability is {}.{}", module->target,
+        module->target_suffix == '\0' ? "" : std::string(1, module->target_suffix),
+        options.compute_capability / 10, options.compute_capability % 10);
+    Refuse(diagnostic, name, log);
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult LinkModule(std::span<const Program::Input> inputs, const LoadOptions& options, JitLog* log,
                     ptx::Module* module) {
   std::vector<ptx::LinkInput> parsed;
   for (const Program::Input& input : inputs) {
     ptx::LinkInput& next = parsed.emplace_back();
     next.name = input.name;
-    const CUresult result = ParseInput(input.name, input.ptx, options, log, &next.module);
+    const CUresult result = ParsePtx(input.name, input.ptx, options, log, &next.module);
     if (result != CUDA_SUCCESS) return result;
     if (options.verbose && log != nullptr) {
       log->info += fmt::format("{}: info: {} functions, .version {}.{}, .target sm_{}\n", next.name,

@@ -23,6 +23,9 @@ namespace smolvm::emulation {
 // ptx/limits.h).
 CUresult LoadModule(const void* image, const LoadOptions& options, JitLog* log,
                     ptx::Module* module);
+// One source by itself, not yet linked.
+CUresult ParsePtx(std::string_view name, std::string_view text, const LoadOptions& options,
+                  JitLog* log, ptx::Module* module);
 CUresult LinkModule(std::span<const Program::Input> inputs, const LoadOptions& options, JitLog* log,
                     ptx::Module* module);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "host-daemon/emulation/image/decompress.h"
+#include "host-daemon/emulation/image/linked_image.h"
 #include "host-daemon/emulation/ptx/parse.h"
 #include "protocol/image/fatbin.h"
 #include "protocol/image/image.h"
@@ -127,6 +128,23 @@ CUresult SelectFromWrapper(const void* image, Selector* selector, std::vector<Pt
   return texts->empty() ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
 }
 
+// What cuLinkComplete made here; any other cubin is SASS.
+CUresult SelectFromElf(std::span<const std::byte> image, Selector* selector,
+                       std::vector<PtxText>* texts, std::string* error) {
+  if (!IsLinkedImage(image)) {
+    selector->NoteCubin();
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  std::vector<NamedPtx> sources;
+  if (!ReadLinkedImage(image, &sources) || sources.empty()) {
+    *error = "the linked image is damaged";
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  for (NamedPtx& source : sources)
+    texts->push_back({.text = std::move(source.text), .name = std::move(source.name)});
+  return CUDA_SUCCESS;
+}
+
 CUresult Select(const void* image, Selector* selector, std::vector<PtxText>* texts,
                 std::string* error) {
   const image::Image measured = image::MeasureImage(image, image::kUnknownLimit);
@@ -143,8 +161,7 @@ CUresult Select(const void* image, Selector* selector, std::vector<PtxText>* tex
     case image::Kind::kWrapperV2:
       return SelectFromWrapper(image, selector, texts, error);
     case image::Kind::kElf:
-      selector->NoteCubin();
-      return CUDA_ERROR_NO_BINARY_FOR_GPU;
+      return SelectFromElf({bytes, measured.bytes}, selector, texts, error);
     case image::Kind::kInvalid:
       break;
   }

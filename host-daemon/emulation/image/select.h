@@ -13,9 +13,11 @@
 
 namespace smolvm::emulation {
 
-// One PTX source of the image. A version 2 wrapper (-rdc=true) may have several, to be linked.
+// One PTX source of the image. A version 2 wrapper (-rdc=true) may have several, to be linked, and
+// what cuLinkComplete made has all that were (linked_image.h).
 struct PtxText {
   std::string text;
+  std::string name;      // for messages; may be empty
   int architecture = 0;  // 90 of compute_90; 0 for an image that is PTX itself
   char suffix = '\0';    // 'a', 'f' or none
 };

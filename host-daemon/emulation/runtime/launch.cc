@@ -86,12 +86,12 @@ CUresult RunGrid(const KernelCode& code, const LaunchConfig& config, Arena& aren
   memcpy(reinterpret_cast<void*>(launch.grid_workspace), workspace, sizeof workspace);
   launch.grid_id = g_grids.fetch_add(1, std::memory_order_relaxed) + 1;
   const Watchdog::Watch watch(launch, config.timeout_ms);
-  const auto work = [&launch] { Worker::Current().Run(launch); };
   if (launch.block_count == 1) {
-    work();
+    Worker::Current().Run(launch, false);
   } else {
-    Pool& pool = Pool::Get();
-    pool.Run(work, std::min<uint64_t>(pool.size(), launch.block_count) - 1);
+    WorkPool& pool = WorkPool::Get();
+    pool.Run([&launch](bool is_helper) { return Worker::Current().Run(launch, is_helper); },
+             std::min<uint64_t>(pool.size(), launch.block_count) - 1, config.priority);
   }
   return launch.result();
 }

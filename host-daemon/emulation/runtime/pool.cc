@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 
 namespace smolvm::emulation {
@@ -18,12 +19,12 @@ size_t UsableCores() {
 
 }  // namespace
 
-Pool& Pool::Get() {
-  static Pool* pool = new Pool;
+WorkPool& WorkPool::Get() {
+  static WorkPool* pool = new WorkPool;
   return *pool;
 }
 
-Pool::Pool() : size_(UsableCores()) {
+WorkPool::WorkPool() : size_(UsableCores()) {
   // The program's signals are its own business: ours take none but those that faults raise.
   sigset_t all, old;
   sigfillset(&all);
@@ -33,34 +34,54 @@ Pool::Pool() : size_(UsableCores()) {
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
-void Pool::Loop() {
+void WorkPool::NoteMostUrgent() {
+  most_urgent_.store(jobs_.empty() ? INT_MAX : jobs_.front()->priority, std::memory_order_relaxed);
+}
+
+void WorkPool::Enqueue(Job* job) {
+  const auto behind = std::ranges::upper_bound(jobs_, job->priority, std::less<>(), &Job::priority);
+  jobs_.insert(behind, job);
+  NoteMostUrgent();
+}
+
+void WorkPool::Dequeue(Job* job) {
+  std::erase(jobs_, job);
+  NoteMostUrgent();
+}
+
+void WorkPool::Loop() {
   pthread_setname_np(pthread_self(), "cuda-emulation");
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return !jobs_.empty(); });
     Job* job = jobs_.front();
-    if (--job->tickets == 0) jobs_.pop_front();
+    if (--job->tickets == 0) Dequeue(job);
     ++job->active;
     lock.unlock();
-    (*job->work)();
+    const Outcome outcome = (*job->work)(true);
     lock.lock();
+    // Who has left for another grid's sake comes back when there is none.
+    if (outcome == Outcome::kLeft && !job->closed && job->tickets++ == 0) Enqueue(job);
     if (--job->active == 0) done_.notify_all();
   }
 }
 
-void Pool::Run(const std::function<void()>& work, size_t helpers) {
-  Job job{&work, std::min(helpers, size_)};
-  if (job.tickets == 0) return work();
+void WorkPool::Run(const Work& work, size_t helpers, int priority) {
+  Job job{&work, std::min(helpers, size_), priority};
+  if (job.tickets == 0) {
+    work(false);
+    return;
+  }
   const size_t tickets = job.tickets;
   {
     std::lock_guard lock(mutex_);
-    jobs_.push_back(&job);
+    Enqueue(&job);
   }
   for (size_t i = 0; i < tickets; ++i) wake_.notify_one();
-  work();
+  work(false);
   std::unique_lock lock(mutex_);
-  if (const auto it = std::find(jobs_.begin(), jobs_.end(), &job); it != jobs_.end())
-    jobs_.erase(it);
+  job.closed = true;
+  Dequeue(&job);
   done_.wait(lock, [&] { return job.active == 0; });
 }
 

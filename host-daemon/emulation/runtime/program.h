@@ -66,6 +66,8 @@ struct LaunchConfig {
   uint32_t block[3];
   size_t dynamic_shared_bytes = 0;
   bool cooperative = false;
+  // As CUDA counts: a lower number goes first. See Pool.
+  int priority = 0;
   // CUDA limits of the launching context.
   size_t stack_bytes_per_thread = 1024;
   // 0 = no limit; a kernel that runs longer ends with CUDA_ERROR_LAUNCH_TIMEOUT.

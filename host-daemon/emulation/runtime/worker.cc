@@ -62,10 +62,11 @@ Worker& Worker::Current() {
 
 Worker* Worker::Running() { return t_running; }
 
-void Worker::Run(Launch& launch) {
+WorkPool::Outcome Worker::Run(Launch& launch, bool is_helper) {
   thread_id_.store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_relaxed);
   launch_.store(&launch);
   faulted_ = false;
+  is_helper_ = is_helper;
   in_kernel_ = true;
   t_running = this;
   if (launch.code->needs_fibres) {
@@ -77,6 +78,12 @@ void Worker::Run(Launch& launch) {
   in_kernel_ = false;
   launch_.store(nullptr);
   if (launch.cancelled.load()) DriveOut(launch);
+  const bool is_done = launch.cancelled.load() || launch.next_block.load() >= launch.block_count;
+  return is_done ? WorkPool::Outcome::kDone : WorkPool::Outcome::kLeft;
+}
+
+bool Worker::Leaves(const Launch& launch) const {
+  return is_helper_ && WorkPool::Get().Outranked(launch.config->priority);
 }
 
 void Worker::RunPlainBlocks(void* argument) {
@@ -86,7 +93,7 @@ void Worker::RunPlainBlocks(void* argument) {
   const uint64_t count = launch.block_count;
   // Several blocks at a time, but never so many that the last worker runs alone for long.
   const uint64_t chunk = std::clamp<uint64_t>(count / 256, 1, 64);
-  while (!launch.cancelled.load(std::memory_order_relaxed)) {
+  while (!launch.cancelled.load(std::memory_order_relaxed) && !self->Leaves(launch)) {
     const uint64_t begin = launch.next_block.fetch_add(chunk, std::memory_order_relaxed);
     if (begin >= count) break;
     const uint64_t end = std::min(begin + chunk, count);
@@ -148,7 +155,7 @@ void Worker::RunFibres(Launch& launch) {
   const unsigned patience = launch.config->cooperative ? 1 : 64;
   unsigned idle_passes = 0;
   while (!launch.cancelled.load(std::memory_order_relaxed)) {
-    if (resident_.empty() && !AddBlock(launch)) break;
+    if (resident_.empty() && (Leaves(launch) || !AddBlock(launch))) break;
     bool all_waited = true;
     for (size_t i = 0; i < resident_.size() && !launch.cancelled.load(std::memory_order_relaxed);) {
       if (Step(launch, *resident_[i])) {

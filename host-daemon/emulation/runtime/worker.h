@@ -10,6 +10,7 @@
 
 #include "host-daemon/emulation/runtime/block.h"
 #include "host-daemon/emulation/runtime/faults.h"
+#include "host-daemon/emulation/runtime/pool.h"
 
 namespace smolvm::emulation {
 
@@ -26,8 +27,9 @@ class Worker {
   // The calling thread's while it runs a kernel, else null. Async-signal-safe.
   static Worker* Running();
 
-  // Takes blocks of the grid until none is left or the launch is cancelled.
-  void Run(Launch& launch);
+  // Takes blocks of the grid until none is left or the launch is cancelled; a helper also leaves
+  // for a grid of higher priority.
+  WorkPool::Outcome Run(Launch& launch, bool is_helper);
 
   // Ends the launch from a helper; does not return.
   [[noreturn]] void Raise(FaultKind kind, uint64_t address);
@@ -51,6 +53,7 @@ class Worker {
   static void RunPlainBlocks(void* self);
   void RunPlain(Launch& launch);
   void RunFibres(Launch& launch);
+  bool Leaves(const Launch& launch) const;
   bool AddBlock(Launch& launch);
   bool Step(Launch& launch, Block& block);
   void HandleFault(Launch& launch);
@@ -59,6 +62,7 @@ class Worker {
   std::atomic<Launch*> launch_{nullptr};
   std::atomic<int> thread_id_{0};
   volatile bool in_kernel_ = false;
+  bool is_helper_ = false;
   bool faulted_ = false;
   Fault fault_{};
   void* main_sp_ = nullptr;

@@ -3,8 +3,9 @@
 //
 //   //fake
 //   kernel NAME SIZE SIZE …     (parameters, each at its natural alignment)
-//   variable NAME SIZE
-//   bad CODE                    (loading fails with this CUresult)
+//   variable NAME SIZE [managed]
+//   bad CODE                    (loading, and adding to a link, fails with this CUresult)
+// Linking puts the lines of such texts together.
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "host-daemon/emulation/image/linker.h"
 #include "host-daemon/emulation/runtime/program.h"
 
 namespace smolvm::emulation {
@@ -35,7 +37,7 @@ CUresult RunByName(const std::string& name, const LaunchConfig& config,
     std::this_thread::sleep_for(std::chrono::milliseconds(Read<uint32_t>(params, 0)));
   } else if (name == "echo") {  // (u8* to, …): copies all parameters there
     std::memcpy(reinterpret_cast<void*>(Read<uint64_t>(params, 0)), params.data(), params.size());
-  } else if (name == "shape") {  // (u32* to): grid, block, shared bytes, cooperative
+  } else if (name == "shape") {  // (u32* to): grid, block, shared bytes, cooperative, priority
     const uint32_t values[] = {config.grid[0],
                                config.grid[1],
                                config.grid[2],
@@ -43,7 +45,8 @@ CUresult RunByName(const std::string& name, const LaunchConfig& config,
                                config.block[1],
                                config.block[2],
                                static_cast<uint32_t>(config.dynamic_shared_bytes),
-                               config.cooperative};
+                               config.cooperative,
+                               static_cast<uint32_t>(config.priority)};
     std::memcpy(reinterpret_cast<void*>(Read<uint64_t>(params, 0)), values, sizeof(values));
   } else if (name.starts_with("fault")) {
     return static_cast<CUresult>(std::stoi(name.substr(5)));
@@ -107,13 +110,39 @@ class FakeProgram : public Program {
 
   void AddVariable(const std::string& name, std::istream& words) {
     size_t size = 0;
-    words >> size;
-    variables_.push_back({name, arena_.Allocate(size), size, false, false});
+    std::string kind;
+    words >> size >> kind;
+    variables_.push_back({name, arena_.Allocate(size), size, false, kind == "managed"});
   }
 
   Arena& arena_;
   std::vector<KernelInfo> kernels_;
   std::vector<VariableInfo> variables_;
+};
+
+class FakeLinker : public Linker {
+ public:
+  CUresult Add(CUjitInputType, std::span<const std::byte> data, std::string_view name,
+               JitLog* log) override {
+    const std::string text(reinterpret_cast<const char*>(data.data()), data.size());
+    if (const size_t bad = text.find("bad "); bad != std::string::npos) {
+      log->error += std::string(name) + ": bad\n";
+      return static_cast<CUresult>(std::stoi(text.substr(bad + 4)));
+    }
+    log->info += std::string(name) + ": added\n";
+    lines_ += text.substr(0, text.find('\0'));
+    return CUDA_SUCCESS;
+  }
+  CUresult Complete(JitLog* log, std::vector<std::byte>* image) override {
+    log->info += "linked\n";
+    const std::string text = "//fake\n" + lines_;
+    image->resize(text.size() + 1);
+    std::memcpy(image->data(), text.c_str(), text.size() + 1);
+    return CUDA_SUCCESS;
+  }
+
+ private:
+  std::string lines_;
 };
 
 }  // namespace
@@ -130,6 +159,8 @@ CUresult Program::Load(const void* image, const LoadOptions& options, Arena& are
   if (result == CUDA_SUCCESS) *program = std::move(made);
   return result;
 }
+
+std::unique_ptr<Linker> Linker::Make(const LoadOptions&) { return std::make_unique<FakeLinker>(); }
 
 void FlushDeviceOutput() {}
 

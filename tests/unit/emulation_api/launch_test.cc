@@ -146,6 +146,38 @@ TEST_F(LaunchTest, HonoursOrRefusesAttributes) {
       CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
 }
 
+TEST_F(LaunchTest, KernelsHaveTheirStreamsPriorityOrTheirOwn) {
+  int least = 0, greatest = 0;
+  ASSERT_CUDA(cuCtxGetStreamPriorityRange(&least, &greatest));
+  ASSERT_LT(greatest, least);
+  CUstream stream = nullptr;
+  ASSERT_CUDA(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, greatest));
+  CUdeviceptr to = Alloc(64);
+  const auto seen = [&] { return static_cast<int>(Word(to + 32)); };
+  ASSERT_CUDA(Launch("shape", {&to}, stream));
+  ASSERT_CUDA(cuStreamSynchronize(stream));
+  EXPECT_EQ(seen(), greatest);
+  ASSERT_CUDA(Launch("shape", {&to}));
+  ASSERT_CUDA(cuCtxSynchronize());
+  EXPECT_EQ(seen(), 0);
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  attribute.value.priority = greatest + 1;
+  CUlaunchConfig config = {};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  void* params[] = {&to};
+  ASSERT_CUDA(cuLaunchKernelEx(&config, Function("shape"), params, nullptr));
+  ASSERT_CUDA(cuStreamSynchronize(stream));
+  EXPECT_EQ(seen(), greatest + 1);
+  attribute.value.priority = greatest - 1;
+  EXPECT_EQ(cuLaunchKernelEx(&config, Function("shape"), params, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST_F(LaunchTest, RunsInStreamOrder) {
   CUdeviceptr counter = Alloc(4);
   const CUstream stream = NewStream();

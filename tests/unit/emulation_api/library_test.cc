@@ -103,6 +103,83 @@ TEST_F(LibraryTest, RunsOrSaysThatItCannot) {
 #endif
 }
 
+// Function, variable and constant across modules, through cuLink*: out[0] = twice(shared) + step.
+TEST_F(LibraryTest, LinksAndRuns) {
+  constexpr char kHeader[] = ".version 7.0\n.target sm_70\n.address_size 64\n";
+  const std::string caller = kHeader + std::string(R"(
+.extern .func (.param .b32 r) twice(.param .b32 x);
+.extern .global .align 4 .u32 shared_value;
+.extern .const .align 4 .u32 step;
+.global .align 4 .u32 mine = 100;
+.visible .entry run(.param .u64 out)
+{
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [out];
+  ld.global.u32 %r1, [shared_value];
+  {
+    .param .b32 a;
+    st.param.b32 [a], %r1;
+    .param .b32 r;
+    call.uni (r), twice, (a);
+    ld.param.b32 %r2, [r];
+  }
+  ld.const.u32 %r3, [step];
+  add.u32 %r4, %r2, %r3;
+  ld.global.u32 %r5, [mine];
+  add.u32 %r4, %r4, %r5;
+  st.global.u32 [%rd1], %r4;
+  ret;
+}
+)");
+  const std::string callee = kHeader + std::string(R"(
+.visible .global .align 4 .u32 shared_value = 7;
+.visible .const .align 4 .u32 step = 1000;
+.global .align 4 .u32 mine = 2;
+.visible .func (.param .b32 r) twice(.param .b32 x)
+{
+  .reg .b32 %r<3>;
+  ld.param.b32 %r1, [x];
+  shl.b32 %r1, %r1, 1;
+  ld.global.u32 %r2, [mine];
+  add.u32 %r1, %r1, %r2;
+  st.param.b32 [r], %r1;
+  ret;
+}
+)");
+  char error[256] = "";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {error, reinterpret_cast<void*>(sizeof(error))};
+  CUlinkState state = nullptr;
+  ASSERT_CUDA(cuLinkCreate(2, options, values, &state));
+  const auto add = [&](const std::string& text, const char* name) {
+    return cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(text.c_str()), text.size() + 1,
+                         name, 0, nullptr, nullptr);
+  };
+  ASSERT_CUDA(add(caller, "caller.ptx"));
+  void* image = nullptr;
+  size_t bytes = 0;
+  EXPECT_EQ(cuLinkComplete(state, &image, &bytes), CUDA_ERROR_INVALID_PTX);
+  EXPECT_NE(std::string(error).find("undefined reference to 'shared_value'"), std::string::npos)
+      << error;
+  ASSERT_CUDA(add(callee, "callee.ptx"));
+  ASSERT_CUDA(cuLinkComplete(state, &image, &bytes));
+  CUmodule module = nullptr;
+  ASSERT_CUDA(cuModuleLoadData(&module, image));
+  ASSERT_CUDA(cuLinkDestroy(state));
+  CUdeviceptr address = 0;
+  EXPECT_CUDA(cuModuleGetGlobal(&address, &bytes, module, "shared_value"));
+  EXPECT_EQ(Word(address), 7u);
+#ifdef SMOLVM_KERNELS_RUN
+  CUfunction run = nullptr;
+  ASSERT_CUDA(cuModuleGetFunction(&run, module, "run"));
+  CUdeviceptr out = Alloc(4);
+  void* params[] = {&out};
+  ASSERT_CUDA(cuLaunchKernel(run, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+  EXPECT_EQ(Word(out), 2u * 7 + 2 + 1000 + 100);  // each module's own `mine`
+#endif
+}
+
 TEST_F(LibraryTest, RefusesBadImagesWithAReason) {
   char error[256] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <string>
 
+#include "host-daemon/emulation/image/linker.h"
 #include "host-daemon/emulation/image/load.h"
 #include "host-daemon/emulation/image/select.h"
 #include "host-daemon/emulation/ptx/cfg.h"
@@ -144,6 +145,32 @@ TEST_F(Nvcc, RelocatableCodeLinks) {
   // Alone, the first lacks the second.
   EXPECT_EQ(LoadModule(a.data(), {}, &log, &module), CUDA_ERROR_INVALID_PTX);
   EXPECT_THAT(log.error, ::testing::HasSubstr("undefined reference"));
+}
+
+// What nvcc -c and -lib make, as cuLinkAddFile gets it.
+TEST_F(Nvcc, ObjectsAndLibrariesLink) {
+  const std::string object = Compile("-c -rdc=true -arch=compute_90 link_a.cu");
+  const std::string library = Compile("-lib -rdc=true -arch=compute_90 link_b.cu");
+  const auto linker = Linker::Make({.compute_capability = 90});
+  JitLog log;
+  const auto add = [&](CUjitInputType type, const std::string& bytes) {
+    return linker->Add(type, std::as_bytes(std::span(bytes)), "", &log);
+  };
+  ASSERT_EQ(add(CU_JIT_INPUT_OBJECT, object), CUDA_SUCCESS) << log.error;
+  ASSERT_EQ(add(CU_JIT_INPUT_LIBRARY, library), CUDA_SUCCESS) << log.error;
+  std::vector<std::byte> image;
+  ASSERT_EQ(linker->Complete(&log, &image), CUDA_SUCCESS) << log.error;
+  EXPECT_EQ(KernelsOf(Load(std::string(reinterpret_cast<const char*>(image.data()), image.size()))),
+            2u);
+  // NVIDIA's device runtime, which programs add without using it, is SASS for most devices.
+  const std::filesystem::path runtime =
+      std::filesystem::path(kNvcc).parent_path() / "../lib64/libcudadevrt.a";
+  if (std::filesystem::exists(runtime)) {
+    EXPECT_EQ(add(CU_JIT_INPUT_LIBRARY, ReadFile(runtime)), CUDA_SUCCESS) << log.error;
+    EXPECT_EQ(linker->Complete(&log, &image), CUDA_SUCCESS) << log.error;
+  }
+  const std::string cubin = Compile("-cubin -arch=sm_90 variables.cu");
+  EXPECT_EQ(add(CU_JIT_INPUT_CUBIN, cubin), CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 
 // No truncation of a fatbin reads past its end or crashes (run under ASan as well), and none is
