@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "protocol/api/call_ids.h"
+#include "protocol/api/session.wire.h"
 #include "protocol/wire/frame.h"
 #include "tests/conformance/remoting/fixture.h"
 
@@ -36,6 +38,29 @@ class Socket {
     const sockaddr_un address = Address(path);
     ASSERT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     ASSERT_EQ(listen(fd_, 4), 0);
+  }
+  // Becomes a session, as a guest would; false when it is refused.
+  bool Hello() {
+    api::Hello hello;
+    hello.protocol_version = wire::kProtocolVersion;
+    hello.known_calls.assign((wire::kMaxCallId + 1) / 8, '\xff');
+    std::string args;
+    Encode(hello, &args);
+    wire::FrameHeader header;
+    header.call_id = wire::kHello;
+    header.args_length = static_cast<uint32_t>(args.size());
+    Send(std::string(reinterpret_cast<const char*>(&header), sizeof header) + args);
+    if (recv(fd_, &header, sizeof header, MSG_WAITALL) != sizeof header) return false;
+    args.resize(header.args_length);
+    api::HelloReply reply;
+    return recv(fd_, args.data(), args.size(), MSG_WAITALL) == static_cast<ssize_t>(args.size()) &&
+           Decode(args, &reply) && reply.status == 0;
+  }
+  // Whatever comes until the other side hangs up.
+  void AwaitEnd() {
+    char bytes[4096];
+    while (recv(fd_, bytes, sizeof bytes, 0) > 0) {
+    }
   }
   void Send(const std::string& bytes) {
     ASSERT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
@@ -98,6 +123,35 @@ TEST_F(Failure, BrokenClientsDisturbNobody) {
   liar.Connect(daemon().socket());
   liar.Send({reinterpret_cast<const char*>(&header), sizeof header});
   Run({"round_trip"});
+}
+
+TEST_F(Failure, HostileFramesEndOneSessionWithALine) {
+  const auto other = Guest({"steady"});
+  ASSERT_TRUE(other->Await("ready")) << other->output();
+  const wire::FrameHeader kHostile[] = {
+      {api::id::cuMemAlloc_v2, 0, 1, 1, ~0u, 0},
+      {api::id::cuMemAlloc_v2, 0, 1, 1, 0, ~0ull},
+      {api::id::cuMemcpyHtoD_v2, wire::kFlagNoReply, 1, 1, 0, uint64_t{1} << 62},
+      {wire::kMaxCallId, 0, 1, 1, ~0u, ~0ull},
+      {~0u, 0, 1, 1, 0, ~0ull},
+      {wire::kHello, 0, 1, 1, 0, 0},
+      {api::id::cuMemAlloc_v2, ~0u, 1, 1, 0, 0},
+  };
+  size_t lines = 0;
+  for (const wire::FrameHeader& header : kHostile) {
+    Socket hostile;
+    hostile.Connect(daemon().socket());
+    ASSERT_TRUE(hostile.Hello());
+    hostile.Send({reinterpret_cast<const char*>(&header), sizeof header});
+    hostile.AwaitEnd();
+    // The worker's line is in the log when its socket has closed.
+    const std::string log = daemon().log();
+    size_t found = 0;
+    for (size_t at = 0; (at = log.find("malformed frame", at)) != std::string::npos; ++at) ++found;
+    EXPECT_EQ(found, ++lines) << header.call_id;
+  }
+  other->CloseInput();
+  EXPECT_EQ(other->Wait(), 0) << other->output();
 }
 
 TEST_F(Failure, KilledInTheMiddleOfACopy) {

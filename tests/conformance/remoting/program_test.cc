@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "tests/conformance/remoting/fixture.h"
@@ -26,7 +27,9 @@ INSTANTIATE_TEST_SUITE_P(Memory, Program,
                          [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Streams, Program,
                          ::testing::Values("host_functions", "host_function_feeds_copy",
-                                           "stream_order"),
+                                           "stream_order", "per_thread_streams",
+                                           "per_thread_and_legacy_streams",
+                                           "per_thread_proc_address"),
                          [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Processes, Program,
                          ::testing::Values("fork_after_init", "fork_in_traffic", "fork_before_init",
@@ -35,7 +38,8 @@ INSTANTIATE_TEST_SUITE_P(Processes, Program,
                          [](const auto& info) { return std::string(info.param); });
 #ifdef SMOLVM_KERNELS_RUN
 INSTANTIATE_TEST_SUITE_P(Kernels, Program,
-                         ::testing::Values("vector_add", "many_parameters", "kernel_faults"),
+                         ::testing::Values("vector_add", "many_parameters", "kernel_faults",
+                                           "large_parameters", "launch_attributes"),
                          [](const auto& info) { return std::string(info.param); });
 #else
 INSTANTIATE_TEST_SUITE_P(Kernels, Program, ::testing::Values("refused_launch"),
@@ -94,6 +98,30 @@ TEST_F(ProgramOutput, SixteenProcessesAtOnce) {
   for (int i = 0; i < 16; ++i)
     guests.push_back(StartGuest(ready.socket(), {"round_trip", "200000"}));
   for (auto& guest : guests) EXPECT_EQ(guest->Wait(), 0) << guest->output();
+}
+
+TEST_F(ProgramOutput, MoreProcessesAtOnceThanWorkersReady) {
+  // The others wait until a worker has started for them.
+  const Daemon ready({"--workers-ready", "1"});
+  std::vector<std::unique_ptr<Process>> guests;
+  for (int i = 0; i < 6; ++i)
+    guests.push_back(StartGuest(ready.socket(), {"round_trip", "200000"}));
+  for (auto& guest : guests) EXPECT_EQ(guest->Wait(), 0) << guest->output();
+}
+
+TEST_F(ProgramOutput, ALongLineHoldsUpOnlyWhoWaits) {
+  Run({"long_line"}, {"SMOLVM_CUDA_EMULATE_RTT_US=100000"});
+}
+
+TEST_F(ProgramOutput, AnUnusableRoundTripIsOneLineAndNothingElse) {
+  for (const char* value : {"far", "-1", "1000001", "99999999999999999999", "200us"}) {
+    const Folder folder;
+    Run({"round_trip"}, {std::string("SMOLVM_CUDA_EMULATE_RTT_US=") + value,
+                         "SMOLVM_CUDA_LOG=debug", "SMOLVM_CUDA_LOG_FILE=" + folder / "guest.log"});
+    const std::string log = Contents(folder / "guest.log");
+    EXPECT_THAT(log, HasSubstr("event=bad_setting name=SMOLVM_CUDA_EMULATE_RTT_US")) << value;
+    EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  }
 }
 
 TEST_F(ProgramOutput, SessionsCannotNameEachOthersThings) {
