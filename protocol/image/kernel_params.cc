@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "protocol/image/elf_sections.h"
 #include "protocol/image/fatbin.h"
@@ -57,33 +58,46 @@ std::optional<KernelParams> Ordered(std::vector<NumberedParam> numbered, uint32_
   return params;
 }
 
-// One that is known already must be the same.
-void Merge(const std::string& name, std::optional<KernelParams> params, KernelParamsByName* all) {
-  const auto [known, added] = all->try_emplace(name, params);
-  if (!added && known->second != params) known->second.reset();
-}
-
-void ReadCubin(std::span<const std::byte> elf, KernelParamsByName* all) {
-  ForEachSection(elf, [&](std::string_view name, std::span<const std::byte> bytes) {
-    if (name.starts_with(kInfoSection))
-      Merge(std::string(name.substr(kInfoSection.size())), ReadKernelInfo(bytes), all);
-  });
-}
-
-void ReadText(std::span<const std::byte> bytes, KernelParamsByName* all) {
-  const char* text = reinterpret_cast<const char*>(bytes.data());
-  const std::string_view ptx(text, strnlen(text, bytes.size()));
-  for (const auto& [name, params] : ReadPtxKernelParams(ptx)) Merge(name, params, all);
-}
-
-void ReadContainer(std::span<const std::byte> container, KernelParamsByName* all) {
-  FatbinReader reader(container);
-  for (FatbinEntry entry; reader.Next(&entry);) {
-    if (entry.compressed_bytes != 0) continue;
-    if (entry.kind == kEntryElf) ReadCubin(entry.payload, all);
-    if (entry.kind == kEntryPtx) ReadText(entry.payload, all);
+// Gathers what the parts of an image say.
+class Gatherer {
+ public:
+  void AddCubin(std::span<const std::byte> elf) {
+    ForEachSection(elf, [&](std::string_view name, std::span<const std::byte> bytes) {
+      if (name.starts_with(kInfoSection) && HasRoom())
+        Merge(std::string(name.substr(kInfoSection.size())), ReadKernelInfo(bytes));
+    });
   }
-}
+  void AddText(std::span<const std::byte> bytes) {
+    const char* text = reinterpret_cast<const char*>(bytes.data());
+    const std::string_view ptx(text, strnlen(text, bytes.size()));
+    for (const auto& [name, params] : ReadPtxKernelParams(ptx)) Merge(name, params);
+  }
+  void AddContainer(std::span<const std::byte> container) {
+    FatbinReader reader(container);
+    for (FatbinEntry entry; reader.Next(&entry);) {
+      if (entry.compressed_bytes != 0) continue;
+      if (entry.kind == kEntryElf) AddCubin(entry.payload);
+      if (entry.kind == kEntryPtx) AddText(entry.payload);
+    }
+  }
+  KernelParamsByName Take() { return std::move(all_); }
+
+ private:
+  bool HasRoom() const { return all_.size() < kMaxKernels && params_ < kMaxParamsInAll; }
+  // One that is known already must be the same.
+  void Merge(const std::string& name, std::optional<KernelParams> params) {
+    const auto known = all_.find(name);
+    if (known != all_.end()) {
+      if (known->second != params) known->second.reset();
+    } else if (HasRoom()) {
+      params_ += params ? params->size() : 0;
+      all_.emplace(name, std::move(params));
+    }
+  }
+
+  KernelParamsByName all_;
+  size_t params_ = 0;
+};
 
 }  // namespace
 
@@ -109,16 +123,16 @@ std::optional<KernelParams> ReadKernelInfo(std::span<const std::byte> attributes
 }
 
 KernelParamsByName ReadKernelParams(std::span<const std::byte> flat) {
-  KernelParamsByName all;
+  Gatherer gatherer;
   const Kind kind = MeasureImage(flat.data(), flat.size()).kind;
-  if (kind == Kind::kElf) ReadCubin(flat, &all);
-  if (kind == Kind::kPtx) ReadText(flat, &all);
+  if (kind == Kind::kElf) gatherer.AddCubin(flat);
+  if (kind == Kind::kPtx) gatherer.AddText(flat);
   // A wrapper's containers follow each other (Flatten).
   for (size_t bytes; kind == Kind::kContainer && (bytes = ContainerBytes(flat)) != 0;) {
-    ReadContainer(flat.first(bytes), &all);
+    gatherer.AddContainer(flat.first(bytes));
     flat = flat.subspan(std::min(flat.size(), (bytes + 7) / 8 * 8));
   }
-  return all;
+  return gatherer.Take();
 }
 
 }  // namespace smolvm::image

@@ -39,6 +39,11 @@ using KernelParams = std::vector<KernelParam>;
 // CUDA programming guide, kernel parameters: the limit since CUDA 12.1.
 inline constexpr uint32_t kMaxKernelParamBytes = 32764;
 
+// What a reader keeps of one image at most: sections of a hostile one may overlap, so that its size
+// bounds nothing. Programs have thousands of kernels. Those behind the bounds are not known.
+inline constexpr size_t kMaxKernels = 1 << 16;
+inline constexpr size_t kMaxParamsInAll = 1 << 20;
+
 // What an image says of its kernels, by name; nullopt where it says nothing, or two things.
 using KernelParamsByName = std::map<std::string, std::optional<KernelParams>, std::less<>>;
 

@@ -135,11 +135,14 @@ std::optional<KernelParams> ReadList(Words* words) {
 KernelParamsByName ReadPtxKernelParams(std::string_view ptx) {
   KernelParamsByName all;
   Words words(ptx);
+  size_t in_all = 0;
   for (std::string_view word; !(word = words.Next()).empty();) {
     if (word != ".entry") continue;
+    if (all.size() >= kMaxKernels || in_all >= kMaxParamsInAll) break;
     const std::string name(words.Next());
     if (name.empty()) break;
     const std::optional<KernelParams> params = ReadList(&words);
+    in_all += params ? params->size() : 0;
     const auto [known, added] = all.try_emplace(name, params);
     if (!added && known->second != params) known->second.reset();
   }

@@ -72,8 +72,8 @@ class Info {
   Bytes bytes_;
 };
 
-// An ELF-64 file of one section for each kernel.
-Bytes Cubin(const std::vector<std::pair<std::string, Bytes>>& kernels) {
+// An ELF-64 file of one section for each kernel; if they overlap, all lie where the first does.
+Bytes Cubin(const std::vector<std::pair<std::string, Bytes>>& kernels, bool overlap = false) {
   std::string names("\0.shstrtab\0", 11);
   std::vector<Elf64_Shdr> headers(2);
   Bytes body;
@@ -83,6 +83,10 @@ Bytes Cubin(const std::vector<std::pair<std::string, Bytes>>& kernels) {
     header.sh_name = static_cast<uint32_t>(names.size());
     header.sh_offset = sizeof(Elf64_Ehdr) + body.size();
     header.sh_size = info.size();
+    if (overlap && !body.empty()) {
+      header.sh_offset = headers[2].sh_offset;
+      header.sh_size = headers[2].sh_size;
+    }
     names += ".nv.info." + name + '\0';
     headers.push_back(header);
     body.insert(body.end(), info.begin(), info.end());
@@ -197,6 +201,22 @@ TEST(KernelParamsTest, OfCubinsAndContainers) {
   EXPECT_FALSE(of_container.at("g"));
   EXPECT_THAT(of_container.at("p"), Optional(ElementsAre(KernelParam{0, 4})));
   EXPECT_FALSE(of_container.contains("packed"));
+}
+
+TEST(KernelParamsTest, WhatIsKeptOfAnImageIsBounded) {
+  Info info;
+  constexpr size_t kParams = 4000, kKernels = 300;
+  for (uint16_t i = 0; i < kParams; ++i) info.Param(i, static_cast<uint16_t>(8 * i), 8);
+  std::vector<std::pair<std::string, Bytes>> kernels(kKernels);
+  for (size_t i = 0; i < kKernels; ++i) kernels[i].first = "f" + std::to_string(i);
+  kernels[0].second = info.BlockBytes(8 * kParams).bytes();
+  size_t params = 0;
+  for (const auto& [name, of_one] : ReadKernelParams(Cubin(kernels, true))) {
+    ASSERT_TRUE(of_one);
+    params += of_one->size();
+  }
+  EXPECT_GT(params, kMaxParamsInAll / 2);
+  EXPECT_LE(params, kMaxParamsInAll + kParams);
 }
 
 TEST(KernelParamsTest, DamagedImagesAreReadWithinTheirBounds) {
