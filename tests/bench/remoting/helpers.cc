@@ -43,13 +43,22 @@ double AddedMemory() {
   return ResidentMb() - before;
 }
 
-double LocalMemsets() {
-  const Cuda cuda = OpenCuda(EMULATION_LIBRARY);
+double MemsetsOf(const char* library) {
+  const Cuda cuda = OpenCuda(library);
   Begin(cuda);
   Memsets memsets(cuda);
   double best = memsets.Run();
   for (int i = 0; i < 20; ++i) best = std::min(best, memsets.Run());
   return best;
+}
+
+double Trip() {
+  const Cuda cuda = OpenCuda(GUEST_LIBRARY);
+  Begin(cuda);
+  return MedianUs([&] {
+    size_t free = 0, total = 0;
+    Check(cuda.mem_get_info(&free, &total), "cuMemGetInfo");
+  });
 }
 
 }  // namespace
@@ -61,7 +70,11 @@ int RunHelper(const std::string& name) {
   } else if (name == "memory") {
     number = AddedMemory();
   } else if (name == "memsets") {
-    number = LocalMemsets();
+    number = MemsetsOf(EMULATION_LIBRARY);
+  } else if (name == "remote_memsets") {
+    number = MemsetsOf(GUEST_LIBRARY);
+  } else if (name == "trip") {
+    number = Trip();
   } else if (name != "nothing") {
     Fail("no helper " + name);
   }

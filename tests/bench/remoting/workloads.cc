@@ -1,10 +1,23 @@
 #include "tests/bench/remoting/workloads.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "tests/bench/remoting/daemon.h"
 
 namespace smolvm::bench {
+
+double MedianUs(const std::function<void()>& trip) {
+  constexpr int kTrips = 1000;
+  std::vector<double> times(kTrips);
+  for (double& time : times) {
+    const double begin = Now();
+    trip();
+    time = Now() - begin;
+  }
+  std::nth_element(times.begin(), times.begin() + kTrips / 2, times.end());
+  return times[kTrips / 2] * 1e3;
+}
 
 Memsets::Memsets(const Cuda& cuda) : cuda_(cuda) {
   Check(cuda_.alloc(&words_, kCalls * sizeof(unsigned)), "cuMemAlloc");

@@ -1,9 +1,14 @@
 // What is timed, written once for the guest library and for the library that runs here.
 #pragma once
 
+#include <functional>
+
 #include "tests/bench/remoting/cuda.h"
 
 namespace smolvm::bench {
+
+// The middle of a batch of single times: a trip that the scheduler held up does not count.
+double MedianUs(const std::function<void()>& trip);
 
 // Sets each word of a buffer with a call of its own, asynchronously, and waits once.
 class Memsets {
