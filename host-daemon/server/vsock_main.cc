@@ -13,11 +13,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 
 #include "host-daemon/vsock/device.h"
 #include "host-daemon/worker/control.h"
+#include "host-daemon/worker/sandbox.h"
 #include "protocol/log/log.h"
 #include "protocol/transport/endpoint.h"
 
@@ -82,12 +84,22 @@ void WatchDaemon(vsock::Device& device) {
   _exit(1);
 }
 
+// QEMU is accepted, and the device's own socket taken away.
+worker::SandboxNeeds NeedsOf(const DeviceOptions& options) {
+  const std::filesystem::path folder =
+      std::filesystem::path(options.device.socket_path).parent_path();
+  return {.folder = folder.empty() ? "." : folder.string(),
+          .entries = worker::SandboxNeeds::Entries::kRemove,
+          .unix_sockets = true};
+}
+
 int Run(const DeviceOptions& options) {
   vsock::Device device(options.device, [&options](uint32_t guest_port, uint32_t host_port) {
     return host_port == options.port ? HandOver(guest_port) : -1;
   });
   std::string error;
-  if (!device.Listen(&error)) {
+  // What QEMU and the guest write is parsed from here on.
+  if (!device.Listen(&error) || !worker::EnterSandbox(NeedsOf(options), &error)) {
     worker::SendControl(kControlFd, {.type = ControlType::kFailed}, error, -1, true);
     return 1;
   }

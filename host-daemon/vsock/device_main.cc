@@ -12,12 +12,14 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "host-daemon/vsock/device.h"
 #include "host-daemon/vsock/log_limit.h"
+#include "host-daemon/worker/sandbox.h"
 #include "protocol/log/log.h"
 
 namespace {
@@ -87,6 +89,15 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// QEMU is accepted, the ports' sockets connected to, and the device's own socket taken away.
+smolvm::worker::SandboxNeeds NeedsOf(const Options& options) {
+  const std::filesystem::path folder =
+      std::filesystem::path(options.device.socket_path).parent_path();
+  return {.folder = folder.empty() ? "." : folder.string(),
+          .entries = smolvm::worker::SandboxNeeds::Entries::kRemove,
+          .unix_sockets = true};
+}
+
 Device* g_device = nullptr;
 
 void OnSignal(int) { g_device->Stop(); }
@@ -96,7 +107,8 @@ int RunDevice(const Options& options) {
     return HandleConnect(options, guest_port, host_port);
   });
   std::string error;
-  if (!device.Listen(&error)) {
+  // What QEMU and the guest write is parsed from here on.
+  if (!device.Listen(&error) || !smolvm::worker::EnterSandbox(NeedsOf(options), &error)) {
     fmt::print(stderr, "smolvm-vsock-device: {}\n", error);
     return 1;
   }

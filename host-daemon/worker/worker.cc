@@ -197,7 +197,7 @@ int WorkerMain(int argc, char** argv) {
       policy.output_fd < 0 ? nullptr : Load(options, policy, &name, &error);
   const bool sandbox = options.sandbox && name == "emulation";
   const bool confined =
-      backend != nullptr && sandbox && EnterSandbox(options.emulation_cache, &error);
+      backend != nullptr && sandbox && EnterSandbox({.folder = options.emulation_cache}, &error);
   if (sandbox && !confined && backend != nullptr) error += "; --sandbox off goes without";
   if (backend == nullptr || sandbox != confined) {
     SendControl(kControlFd, {.type = ControlType::kFailed}, error, -1, true);

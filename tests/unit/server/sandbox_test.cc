@@ -3,6 +3,9 @@
 #include <linux/landlock.h>
 #include <sys/syscall.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "tests/unit/server/daemon_fixture.h"
 
 namespace smolvm::server {
@@ -34,6 +37,30 @@ TEST_F(SandboxTest, WithoutItAllOfThatWorks) {
   EXPECT_EQ(ConnectAndGreet()->Ask(kFakeForbidden, cache),
             "fork=done exec=done inet=done unix=done signal=done unshare=done ptrace=done "
             "read=done list=done write=done cache=done needed=done ");
+}
+
+// The field of a child of the daemon, from its /proc/PID/status.
+std::string StatusOf(pid_t daemon, const std::string& program, const std::string& field) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "status");
+    std::string text(std::istreambuf_iterator<char>(file), {});
+    // The kernel keeps 15 bytes of a name.
+    if (text.find("Name:\t" + program.substr(0, 15) + "\n") == std::string::npos ||
+        text.find("\nPPid:\t" + std::to_string(daemon) + "\n") == std::string::npos) {
+      continue;
+    }
+    const size_t at = text.find("\n" + field + ":\t");
+    if (at == std::string::npos) return "";
+    const size_t value = at + field.size() + 3;
+    return text.substr(value, text.find('\n', value) - value);
+  }
+  return "no such process";
+}
+
+TEST_F(SandboxTest, AVsockDeviceIsInOne) {
+  Start({"--listen", "vhost-user:" + folder_ + "/device"});
+  EXPECT_EQ(StatusOf(pid_, "smolvm-cuda-vsock", "NoNewPrivs"), "1");
+  EXPECT_EQ(StatusOf(pid_, "smolvm-cuda-vsock", "Seccomp"), "2");  // SECCOMP_MODE_FILTER
 }
 
 TEST_F(SandboxTest, TheDriversWorkerHasNone) {
