@@ -24,6 +24,22 @@ char* PieceBuffer(Dispatcher& d) {
   return buffer.data();
 }
 
+// The variant of an entry point that fits the call's default stream.
+template <typename Entry>
+Entry Variant(const session::Call& call, Entry plain, Entry per_thread) {
+  return call.per_thread_stream() ? per_thread : plain;
+}
+
+// Copies one piece, and returns when it is there. The default stream has a synchronous copy, which
+// takes fewer hand-overs between threads than an asynchronous one that is waited for.
+template <typename Now, typename Queued, typename... Args>
+CUresult CopyPiece(Dispatcher& d, const session::Call& call, CUstream stream, Now now,
+                   Queued queued, Args... args) {
+  if (now && !stream) return now(args...);
+  const CUresult result = queued(args..., stream);
+  return result ? result : d.SynchronizeStream(call, stream);
+}
+
 // Calls `copy` for each piece of the request's bulk, after it was read into `piece`. After an error
 // the rest is left to the session to skip.
 template <typename Copy>
@@ -44,8 +60,8 @@ uint32_t QueueToDevice(Dispatcher& d, session::Call& call, CUdeviceptr to, CUstr
   StagingBuffer buffer = d.staging().Take(size);
   if (!buffer) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!call.ReadBulk(buffer.data(), size)) return kGone;
-  const auto copy = call.per_thread_stream() ? d.driver().cuMemcpyHtoDAsync_v2_ptsz
-                                             : d.driver().cuMemcpyHtoDAsync_v2;
+  const auto copy =
+      Variant(call, d.driver().cuMemcpyHtoDAsync_v2, d.driver().cuMemcpyHtoDAsync_v2_ptsz);
   if (!copy) return d.NotInDriver("cuMemcpyHtoDAsync_v2");
   if (const CUresult result = copy(to, buffer.data(), size, stream)) return result;
   CUevent done = nullptr;
@@ -64,18 +80,12 @@ uint32_t ToDevice(Dispatcher& d, session::Call& call, CUdeviceptr to, CUstream s
   }
   char* piece = PieceBuffer(d);
   if (!piece) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto copy = call.per_thread_stream() ? d.driver().cuMemcpyHtoDAsync_v2_ptsz
-                                             : d.driver().cuMemcpyHtoDAsync_v2;
-  if (!copy) return d.NotInDriver("cuMemcpyHtoDAsync_v2");
-  // The default stream has a synchronous copy, which takes fewer hand-overs between threads than an
-  // asynchronous one that is waited for.
-  const auto now = stream                     ? nullptr
-                   : call.per_thread_stream() ? d.driver().cuMemcpyHtoD_v2_ptds
-                                              : d.driver().cuMemcpyHtoD_v2;
+  const auto& driver = d.driver();
+  const auto queued = Variant(call, driver.cuMemcpyHtoDAsync_v2, driver.cuMemcpyHtoDAsync_v2_ptsz);
+  if (!queued) return d.NotInDriver("cuMemcpyHtoDAsync_v2");
+  const auto now = Variant(call, driver.cuMemcpyHtoD_v2, driver.cuMemcpyHtoD_v2_ptds);
   return InPieces(call, piece, [&](uint64_t offset, size_t size) {
-    if (now) return now(to + offset, piece, size);
-    const CUresult result = copy(to + offset, piece, size, stream);
-    return result ? result : d.SynchronizeStream(call, stream);
+    return CopyPiece(d, call, stream, now, queued, to + offset, piece, size);
   });
 }
 
@@ -85,18 +95,16 @@ uint32_t ToGuest(Dispatcher& d, session::Call& call, CUdeviceptr from, uint64_t 
   d.BeforeWaitingForStream(call, stream);
   char* piece = PieceBuffer(d);
   if (!piece) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto copy = call.per_thread_stream() ? d.driver().cuMemcpyDtoHAsync_v2_ptsz
-                                             : d.driver().cuMemcpyDtoHAsync_v2;
-  if (!copy) return d.NotInDriver("cuMemcpyDtoHAsync_v2");
-  const auto now = stream                     ? nullptr  // as in ToDevice
-                   : call.per_thread_stream() ? d.driver().cuMemcpyDtoH_v2_ptds
-                                              : d.driver().cuMemcpyDtoH_v2;
+  const auto& driver = d.driver();
+  const auto queued = Variant(call, driver.cuMemcpyDtoHAsync_v2, driver.cuMemcpyDtoHAsync_v2_ptsz);
+  if (!queued) return d.NotInDriver("cuMemcpyDtoHAsync_v2");
+  const auto now = Variant(call, driver.cuMemcpyDtoH_v2, driver.cuMemcpyDtoH_v2_ptds);
   for (uint64_t offset = 0; offset < bytes;) {
     const size_t size = std::min<uint64_t>(bytes - offset, kPieceBytes);
-    CUresult result =
-        now ? now(piece, from + offset, size) : copy(piece, from + offset, size, stream);
-    if (result == CUDA_SUCCESS && !now) result = d.SynchronizeStream(call, stream);
-    if (result != CUDA_SUCCESS) return result;
+    if (const CUresult result =
+            CopyPiece(d, call, stream, now, queued, piece, from + offset, size)) {
+      return result;
+    }
     if (!call.SendBulk(piece, size)) return kGone;
     offset += size;
   }
@@ -108,8 +116,8 @@ uint32_t QueueToGuest(Dispatcher& d, session::Call& call, const api::MemcpyDtoHA
                       CUstream stream) {
   StagingBuffer buffer = d.staging().Take(in.ByteCount);
   if (!buffer) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto copy = call.per_thread_stream() ? d.driver().cuMemcpyDtoHAsync_v2_ptsz
-                                             : d.driver().cuMemcpyDtoHAsync_v2;
+  const auto copy =
+      Variant(call, d.driver().cuMemcpyDtoHAsync_v2, d.driver().cuMemcpyDtoHAsync_v2_ptsz);
   if (!copy) return d.NotInDriver("cuMemcpyDtoHAsync_v2");
   CUevent done = nullptr;
   if (const CUresult result = d.driver().cuEventCreate(&done, CU_EVENT_DISABLE_TIMING))
@@ -189,7 +197,7 @@ uint32_t Copy3D(Dispatcher& d, session::Call& call, const std::string& descripti
   }
   if (from_guest || to_guest) d.BeforeWaitingForStream(call, stream);
   const auto entry =
-      call.per_thread_stream() ? d.driver().cuMemcpy3DAsync_v2_ptsz : d.driver().cuMemcpy3DAsync_v2;
+      Variant(call, d.driver().cuMemcpy3DAsync_v2, d.driver().cuMemcpy3DAsync_v2_ptsz);
   if (!entry) return d.NotInDriver("cuMemcpy3DAsync_v2");
   if (const CUresult result = entry(&copy, stream)) return result;
   if (from_guest || to_guest) {

@@ -51,6 +51,11 @@ CUcontext Dispatcher::CurrentContext() const {
 void Dispatcher::ContextEnded(CUcontext context) {
   handles_.RemoveOwnedBy(context);
   memory_.RemoveOwnedBy(context);
+  layouts_.RemoveImages([this](uint64_t id) {
+    CUmodule module = nullptr;
+    CUlibrary library = nullptr;
+    return !handles_.Find(id, &module) && !handles_.Find(id, &library);
+  });
 }
 
 CUresult Dispatcher::QueryStream(const session::Call& call, CUstream stream) const {

@@ -15,6 +15,7 @@
 #include "host-daemon/dispatch/device_output.h"
 #include "host-daemon/dispatch/dispatch_table.h"
 #include "host-daemon/dispatch/handle_table.h"
+#include "host-daemon/dispatch/layouts.h"
 #include "host-daemon/dispatch/link_table.h"
 #include "host-daemon/dispatch/memory_table.h"
 #include "host-daemon/dispatch/staging.h"
@@ -47,6 +48,7 @@ class Dispatcher : public session::Handler {
   MemoryTable& memory() { return memory_; }
   CopiesBack& copies_back() { return copies_back_; }
   Staging& staging() { return staging_; }
+  Layouts& layouts() { return layouts_; }
 
   // The answer when the host's driver is older than a call.
   CUresult NotInDriver(const char* name);
@@ -95,6 +97,7 @@ class Dispatcher : public session::Handler {
   LinkTable links_;
   MemoryTable memory_;
   Staging staging_;
+  Layouts layouts_;
   CopiesBack copies_back_;
   DeviceOutput output_;
   std::array<const CallRow*, wire::kMaxCallId + 1> rows_{};

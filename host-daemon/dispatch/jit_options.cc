@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "protocol/api/attributes.h"
 #include "protocol/wire/frame.h"
 
 namespace smolvm::dispatch {
@@ -19,14 +20,11 @@ bool JitOptions::Read(const std::vector<uint32_t>& keys, const std::vector<uint6
   if (keys.size() != values.size() || keys.size() > kMaxJitOptions) return false;
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto key = static_cast<CUjit_option>(keys[i]);
+    if (api::JitOptionIsAddress(key)) return false;
     switch (key) {
       case CU_JIT_INFO_LOG_BUFFER:
       case CU_JIT_ERROR_LOG_BUFFER:
-      case CU_JIT_GLOBAL_SYMBOL_NAMES:
-      case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-      case CU_JIT_REFERENCED_KERNEL_NAMES:
-      case CU_JIT_REFERENCED_VARIABLE_NAMES:
-        return false;  // addresses
+        return false;  // they stay in the guest
       case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
         AddLog(CU_JIT_INFO_LOG_BUFFER, key, values[i], &info_, &info_size_);
         break;

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "host-daemon/dispatch/dispatcher.h"
+#include "protocol/api/attributes.h"
 #include "protocol/api/host_manual.h"
 
 namespace smolvm::dispatch {
@@ -38,10 +39,6 @@ size_t PointerAttributeBytes(uint32_t attribute) {
               // worker's.
       return 0;
   }
-}
-
-bool PoolAttributeIs64Bit(uint32_t attribute) {
-  return attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
 }
 
 }  // namespace
@@ -129,7 +126,7 @@ uint32_t cuMemPoolSetAttribute(Dispatcher& d, session::Call&,
   if (!d.handles().Find(in.pool, &pool)) return CUDA_ERROR_INVALID_HANDLE;
   uint64_t wide = in.value;
   int narrow = static_cast<int>(in.value);
-  void* value = PoolAttributeIs64Bit(in.attr) ? static_cast<void*>(&wide) : &narrow;
+  void* value = api::PoolAttributeIs64Bit(in.attr) ? static_cast<void*>(&wide) : &narrow;
   return d.driver().cuMemPoolSetAttribute(pool, static_cast<CUmemPool_attribute>(in.attr), value);
 }
 

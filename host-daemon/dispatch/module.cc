@@ -1,5 +1,6 @@
 // Loading code, and finding what is in it.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "host-daemon/dispatch/dispatcher.h"
@@ -28,6 +29,17 @@ bool DescribeParams(Entry entry, Handle handle, Reply* out) {
   return true;
 }
 
+// The same from the image, for drivers that cannot be asked.
+template <typename Reply>
+bool DescribeFromImage(const std::optional<image::KernelParams>& params, Reply* out) {
+  if (!params) return false;
+  for (const image::KernelParam& param : *params) {
+    out->param_offsets.push_back(param.offset);
+    out->param_sizes.push_back(param.size);
+  }
+  return true;
+}
+
 }  // namespace
 
 namespace manual {
@@ -48,7 +60,9 @@ uint32_t cuModuleLoadDataEx(Dispatcher& d, session::Call& call,
   out->status = d.driver().cuModuleLoadDataEx(&module, image->image(), options.count(),
                                               options.keys(), options.values());
   options.Report(out);
-  if (out->status == CUDA_SUCCESS) out->module = d.Mint(module);
+  if (out->status != CUDA_SUCCESS) return CUDA_SUCCESS;
+  out->module = d.Mint(module);
+  if (!d.driver().cuFuncGetParamInfo) d.layouts().AddImage(out->module, bytes);
   return CUDA_SUCCESS;
 }
 
@@ -75,7 +89,9 @@ uint32_t cuLibraryLoadData(Dispatcher& d, session::Call& call,
       d.driver().cuLibraryLoadData(&library, image->image(), options.keys(), options.values(),
                                    options.count(), nullptr, nullptr, 0);
   options.Report(out);
-  if (out->status == CUDA_SUCCESS) out->library = d.Mint(library);
+  if (out->status != CUDA_SUCCESS) return CUDA_SUCCESS;
+  out->library = d.Mint(library);
+  if (!d.driver().cuKernelGetParamInfo) d.layouts().AddImage(out->library, bytes);
   return CUDA_SUCCESS;
 }
 
@@ -86,7 +102,10 @@ uint32_t cuModuleUnload(Dispatcher& d, session::Call& call, const api::ModuleUnl
   if (!d.handles().Find(in.hmod, &module)) return CUDA_ERROR_INVALID_HANDLE;
   d.BeforeWaitingForContext(call);
   const CUresult result = d.driver().cuModuleUnload(module);
-  if (result == CUDA_SUCCESS) d.handles().Remove(in.hmod);
+  if (result == CUDA_SUCCESS) {
+    d.handles().Remove(in.hmod);
+    d.layouts().RemoveImage(in.hmod);
+  }
   return result;
 }
 
@@ -97,7 +116,10 @@ uint32_t cuLibraryUnload(Dispatcher& d, session::Call& call, const api::LibraryU
   if (!d.handles().Find(in.library, &library)) return CUDA_ERROR_INVALID_HANDLE;
   call.AboutToBlock();
   const CUresult result = d.driver().cuLibraryUnload(library);
-  if (result == CUDA_SUCCESS) d.handles().Remove(in.library);
+  if (result == CUDA_SUCCESS) {
+    d.handles().Remove(in.library);
+    d.layouts().RemoveImage(in.library);
+  }
   return result;
 }
 
@@ -109,8 +131,9 @@ uint32_t cuModuleGetFunction(Dispatcher& d, session::Call&, const api::ModuleGet
   CUfunction function = nullptr;
   if (const CUresult result = d.driver().cuModuleGetFunction(&function, module, in.name.c_str()))
     return result;
-  out->has_layout = DescribeParams(d.driver().cuFuncGetParamInfo, function, out);
   out->hfunc = d.IdOf(function);
+  out->has_layout = DescribeParams(d.driver().cuFuncGetParamInfo, function, out) ||
+                    DescribeFromImage(d.layouts().Of(in.hmod, in.name, out->hfunc), out);
   return CUDA_SUCCESS;
 }
 
@@ -122,8 +145,9 @@ uint32_t cuLibraryGetKernel(Dispatcher& d, session::Call&, const api::LibraryGet
   CUkernel kernel = nullptr;
   if (const CUresult result = d.driver().cuLibraryGetKernel(&kernel, library, in.name.c_str()))
     return result;
-  out->has_layout = DescribeParams(d.driver().cuKernelGetParamInfo, kernel, out);
   out->pKernel = d.IdOf(kernel);
+  out->has_layout = DescribeParams(d.driver().cuKernelGetParamInfo, kernel, out) ||
+                    DescribeFromImage(d.layouts().Of(in.library, in.name, out->pKernel), out);
   return CUDA_SUCCESS;
 }
 
@@ -134,7 +158,8 @@ uint32_t cuKernelGetFunction(Dispatcher& d, session::Call&, const api::KernelGet
   if (!d.handles().Find(in.kernel, &kernel)) return CUDA_ERROR_INVALID_HANDLE;
   CUfunction function = nullptr;
   if (const CUresult result = d.driver().cuKernelGetFunction(&function, kernel)) return result;
-  out->has_layout = DescribeParams(d.driver().cuKernelGetParamInfo, kernel, out);
+  out->has_layout = DescribeParams(d.driver().cuKernelGetParamInfo, kernel, out) ||
+                    DescribeFromImage(d.layouts().OfKernel(in.kernel), out);
   out->pFunc = d.IdOf(function);
   return CUDA_SUCCESS;
 }

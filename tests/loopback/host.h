@@ -54,6 +54,8 @@ class Host {
   static Host& Get();
 
   driver::RecordingDriver driver;
+  // What the session calls. A driver that is older than a call has no entry for it.
+  driver::DriverTable& table() { return table_; }
 
   // Forgets what tests have set and seen.
   void Reset();

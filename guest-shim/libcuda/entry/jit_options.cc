@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "protocol/api/attributes.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::guest {
@@ -17,6 +18,10 @@ CUresult JitOptions::Read(unsigned count, CUjit_option* option_keys, void** opti
   if (count > 0 && (!option_keys || !option_values)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
     void*& value = option_values[i];
+    if (api::JitOptionIsAddress(option_keys[i])) {
+      log::Warn("event=not_supported what=\"JIT option {}\"", static_cast<int>(option_keys[i]));
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
     switch (option_keys[i]) {
       case CU_JIT_INFO_LOG_BUFFER:
         info_.buffer = static_cast<char*>(value);
@@ -35,12 +40,6 @@ CUresult JitOptions::Read(unsigned count, CUjit_option* option_keys, void** opti
       case CU_JIT_WALL_TIME:
         wall_time_ = &value;
         break;
-      case CU_JIT_GLOBAL_SYMBOL_NAMES:
-      case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-      case CU_JIT_REFERENCED_KERNEL_NAMES:
-      case CU_JIT_REFERENCED_VARIABLE_NAMES:
-        log::Warn("event=not_supported what=\"JIT option {}\"", static_cast<int>(option_keys[i]));
-        return CUDA_ERROR_NOT_SUPPORTED;
       default:
         break;
     }

@@ -1,5 +1,6 @@
 // Pointer attributes and attributes of pools.
 #include "guest-shim/libcuda/entry/entry.h"
+#include "protocol/api/attributes.h"
 #include "protocol/api/guest_manual.h"
 #include "protocol/api/memory.wire.h"
 #include "protocol/api/memory_pool.wire.h"
@@ -71,10 +72,6 @@ bool IsPointerAttribute(CUpointer_attribute attribute) {
          attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
 }
 
-bool PoolAttributeIs64Bit(CUmemPool_attribute attribute) {
-  return attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-}
-
 }  // namespace
 
 namespace manual {
@@ -132,8 +129,8 @@ CUresult cuMemPoolGetAttribute(uint32_t variant, CUmemoryPool pool, CUmemPool_at
                                                 static_cast<uint32_t>(attr)};
   if (const CUresult result = Ask(api::id::cuMemPoolGetAttribute, variant, request, &reply))
     return result;
-  return PoolAttributeIs64Bit(attr) ? Store<uint64_t>(value, reply.value)
-                                    : Store(value, static_cast<int>(reply.value));
+  return api::PoolAttributeIs64Bit(attr) ? Store<uint64_t>(value, reply.value)
+                                         : Store(value, static_cast<int>(reply.value));
 }
 
 CUresult cuMemPoolSetAttribute(uint32_t variant, CUmemoryPool pool, CUmemPool_attribute attr,
@@ -141,7 +138,7 @@ CUresult cuMemPoolSetAttribute(uint32_t variant, CUmemoryPool pool, CUmemPool_at
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   api::MemPoolSetAttributeRequest request{reinterpret_cast<uint64_t>(pool),
                                           static_cast<uint32_t>(attr), 0};
-  memcpy(&request.value, value, PoolAttributeIs64Bit(attr) ? sizeof(uint64_t) : sizeof(int));
+  memcpy(&request.value, value, api::PoolAttributeIs64Bit(attr) ? sizeof(uint64_t) : sizeof(int));
   api::None none;
   return Ask(api::id::cuMemPoolSetAttribute, variant, request, &none);
 }
