@@ -101,7 +101,8 @@ COMMAND(reset) {
     OK(launched);
     OK(cuCtxSynchronize());
 #else
-    WANT(801, launched);
+    // This build's device refuses it; the host's driver, which this program may be given, does not.
+    CHECK(launched == CUDA_ERROR_NOT_SUPPORTED || launched == CUDA_SUCCESS);
 #endif
     OK(cuDevicePrimaryCtxReset(0));
     char byte = 0;
