@@ -65,6 +65,7 @@ class Analyser {
     LayOutShared();
     FindRecursion();
     FindWaiting();
+    facts_.is_coroutine = WaitsInKernelOnly();
     for (FunctionFacts& f : facts_.functions) {
       LayOutFrame(&f);
       facts_.local_bytes += f.frame_bytes;
@@ -95,6 +96,8 @@ class Analyser {
       f.cfg = ptx::BuildCfg(function);
       facts_.functions.push_back(std::move(f));
       Callees callees = CalleesOf(function);
+      facts_.unbounded_stack |= std::ranges::any_of(
+          function.body, [](const Instruction& i) { return i.opcode == Opcode::kAlloca; });
       if (callees.indirect) {
         facts_.unbounded_stack = true;
         callees.direct.insert(callees.direct.end(), facts_.address_taken.begin(),
@@ -360,6 +363,26 @@ class Analyser {
         facts_.needs_fibres = true;
       }
     }
+  }
+
+  bool WaitsInKernelOnly() const {
+    if (!facts_.needs_fibres || facts_.unbounded_stack) return false;
+    // What the compiler takes for a coroutine grows with blocks times waits.
+    constexpr size_t kMostWaits = 200;
+    size_t waits = 0;
+    for (const FunctionFacts& f : facts_.functions) {
+      const bool is_kernel = f.index == facts_.kernel;
+      const auto& loops = f.block_in_waiting_loop;
+      const auto looping = std::count(loops.begin(), loops.end(), true);
+      if (!is_kernel && looping != 0) return false;
+      waits += static_cast<size_t>(looping);
+      for (const Instruction& instruction : Body(f).body) {
+        const bool meets = MeetsOthers(instruction);
+        if (!is_kernel && (meets || instruction.opcode == Opcode::kExit)) return false;
+        waits += meets;
+      }
+    }
+    return waits <= kMostWaits;
   }
 
   const Module& module_;

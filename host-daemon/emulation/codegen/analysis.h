@@ -39,8 +39,11 @@ struct KernelFacts {
   uint64_t static_shared_bytes = 0;
   uint64_t dynamic_shared_offset = 0;  // where extern .shared arrays begin
   uint64_t local_bytes = 0;            // frames of all functions, each once
-  bool unbounded_stack = false;        // recursion or indirect calls
+  bool unbounded_stack = false;        // recursion, indirect calls or alloca
   bool needs_fibres = false;
+  // Threads wait in the kernel's own code only, so that it can be compiled as a coroutine: a wait
+  // is a return, and threads need no stacks of their own.
+  bool is_coroutine = false;
   uint64_t instruction_count = 0;
 
   const FunctionFacts& FactsOf(uint32_t function) const { return functions[position.at(function)]; }

@@ -17,7 +17,7 @@ namespace smolvm::emulation::codegen {
 namespace {
 
 // Part of the cache's key: raise it whenever what is emitted changes.
-constexpr const char* kEmitterRevision = "3";
+constexpr const char* kEmitterRevision = "4";
 
 // Enough for the measured ratios, and linear in the size of the kernel: promotion, folding,
 // loop-invariant motion and redundancy elimination. No vectoriser: the thread loop is full of fault
@@ -31,6 +31,13 @@ constexpr const char* kPasses =
     "gvn,instcombine<no-verify-fixpoint>,dse,"
     "loop-mssa(licm),loop(loop-idiom,indvars,loop-deletion),"
     "adce,simplifycfg)";
+
+// Around them, for kernels that are coroutines: split once values are in registers, so that frames
+// hold only what lives across a wait.
+constexpr const char* kBeforeCoroutines = "coro-early,";
+constexpr const char* kAfterCoroutines =
+    ",cgscc(coro-split),coro-cleanup,globaldce,"
+    "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,adce)";
 
 std::mutex g_mutex;
 
@@ -62,7 +69,7 @@ llvm::TargetMachine* Machine(std::string* error) {
   return machine;
 }
 
-void Optimise(llvm::Module& module, llvm::TargetMachine* machine) {
+void Optimise(llvm::Module& module, llvm::TargetMachine* machine, bool is_coroutine) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;
@@ -74,7 +81,9 @@ void Optimise(llvm::Module& module, llvm::TargetMachine* machine) {
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, components, modules);
   llvm::ModulePassManager passes;
-  if (llvm::Error error = builder.parsePassPipeline(passes, kPasses)) {
+  std::string text = kPasses;
+  if (is_coroutine) text = kBeforeCoroutines + text + kAfterCoroutines;
+  if (llvm::Error error = builder.parsePassPipeline(passes, text)) {
     llvm::report_fatal_error(std::move(error));  // the text above is wrong
   }
   passes.run(module, modules);
@@ -93,7 +102,7 @@ bool Compile(const ptx::Module& source, const KernelFacts& facts, const CompileO
   if (module == nullptr) return false;
   module->setTargetTriple(machine->getTargetTriple().str());
   module->setDataLayout(machine->createDataLayout());
-  Optimise(*module, machine);
+  Optimise(*module, machine, facts.is_coroutine);
   if (getenv("SMOLVM_CUDA_EMULATION_DUMP") != nullptr) module->print(llvm::errs(), nullptr);
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream stream(object);

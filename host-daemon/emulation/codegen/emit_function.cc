@@ -1,4 +1,5 @@
 // Control flow, frames, and the walk over a function's instructions.
+#include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/MDBuilder.h>
 
 #include "host-daemon/emulation/codegen/emitter.h"
@@ -30,6 +31,7 @@ bool FunctionEmitter::Emit(std::string* error) {
     return_layout_ = LayOut(f.returns);
   }
   LoadContexts();
+  if (is_kernel && m.facts().is_coroutine) BeginCoroutine();
   PrepareRegisters();
   EnterFrame();
   LoadRegisterParams();
@@ -174,6 +176,7 @@ void FunctionEmitter::YieldOnBackEdge(uint32_t block) {
   b.CreateCondBr(b.CreateICmpEQ(left, I32(0)), yield, after);
   b.SetInsertPoint(yield);
   CallHelper(Helper::kYield, {ctx});
+  Suspend();
   b.CreateBr(after);
   b.SetInsertPoint(after);
 }
@@ -235,7 +238,40 @@ void FunctionEmitter::Return() {
                            llvm::Align(1));
     }
   }
-  b.CreateRetVoid();
+  if (coroutine == nullptr) {
+    b.CreateRetVoid();
+    return;
+  }
+  CallHelper(Helper::kFinish, {ctx});
+  b.CreateBr(suspended_);
+}
+
+// LLVM splits the kernel at its waits (Coroutines in LLVM, switched-resume lowering): what lives
+// across one goes to the thread's frame, which the scheduler provides and frees.
+void FunctionEmitter::BeginCoroutine() {
+  llvm::Constant* null = llvm::ConstantPointerNull::get(m.ptr());
+  constexpr unsigned kFrameAlignment = 16;
+  V id = b.CreateIntrinsic(llvm::Intrinsic::coro_id, {}, {I32(kFrameAlignment), null, null, null});
+  V size = b.CreateIntrinsic(llvm::Intrinsic::coro_size, {b.getInt64Ty()}, {});
+  V memory = CallHelper(Helper::kFrame, {ctx, size});
+  coroutine = b.CreateIntrinsic(llvm::Intrinsic::coro_begin, {}, {id, memory});
+  suspended_ = NewBlock("suspended");
+  llvm::IRBuilder<> at_end(suspended_);
+  at_end.CreateIntrinsic(llvm::Intrinsic::coro_end, {},
+                         {coroutine, at_end.getFalse(), llvm::ConstantTokenNone::get(c)});
+  at_end.CreateRetVoid();
+}
+
+// After a helper that lets the thread wait. On a fibre the helper itself has waited.
+void FunctionEmitter::Suspend() {
+  if (coroutine == nullptr) return;
+  V state = b.CreateIntrinsic(llvm::Intrinsic::coro_suspend, {},
+                              {llvm::ConstantTokenNone::get(c), b.getFalse()});
+  llvm::BasicBlock* resumed = NewBlock("resumed");
+  llvm::SwitchInst* branch = b.CreateSwitch(state, suspended_, 2);
+  branch->addCase(b.getInt8(0), resumed);
+  branch->addCase(b.getInt8(1), suspended_);  // destroyed: never
+  b.SetInsertPoint(resumed);
 }
 
 }  // namespace smolvm::emulation::codegen

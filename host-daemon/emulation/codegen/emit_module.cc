@@ -79,16 +79,25 @@ void ModuleEmitter::DeclareFunctions() {
   llvm::Type* none = llvm::Type::getVoidTy(context_);
   for (const FunctionFacts& f : facts_.functions) {
     const bool is_kernel = f.index == facts_.kernel;
-    llvm::FunctionType* type = is_kernel
+    const bool is_coroutine = is_kernel && facts_.is_coroutine;
+    llvm::FunctionType* type = is_coroutine ? llvm::FunctionType::get(none, {ptr()}, false)
+                               : is_kernel
                                    ? llvm::FunctionType::get(none, {ptr(), i32, i32, i32}, false)
                                    : llvm::FunctionType::get(none, {ptr(), ptr(), ptr()}, false);
-    llvm::Function* function = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage,
-                                                      is_kernel ? "body" : "function", *module_);
+    llvm::Function* function = llvm::Function::Create(
+        type,
+        is_coroutine ? llvm::GlobalValue::ExternalLinkage : llvm::GlobalValue::InternalLinkage,
+        is_coroutine ? kKernelSymbol
+        : is_kernel  ? "body"
+                     : "function",
+        *module_);
     SetCommonAttributes(function);
     function->addParamAttr(0, llvm::Attribute::NoUndef);
     function->addParamAttr(
         0, llvm::Attribute::getWithDereferenceableBytes(context_, sizeof(ThreadContext)));
-    if (is_kernel) {
+    if (is_coroutine) {
+      function->addFnAttr(llvm::Attribute::PresplitCoroutine);
+    } else if (is_kernel) {
       function->addFnAttr(llvm::Attribute::AlwaysInline);
     } else {
       function->addParamAttr(1, llvm::Attribute::NoAlias);
@@ -206,7 +215,7 @@ std::unique_ptr<llvm::Module> ModuleEmitter::Emit(std::string* error) {
     FunctionEmitter emitter(*this, facts_.functions[k], functions_[k]);
     if (!emitter.Emit(error)) return nullptr;
   }
-  EmitWrapper();
+  if (!facts_.is_coroutine) EmitWrapper();
   std::string problem;
   llvm::raw_string_ostream stream(problem);
   if (llvm::verifyModule(*module_, &stream)) {

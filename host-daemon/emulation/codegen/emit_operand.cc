@@ -192,7 +192,7 @@ void FunctionEmitter::WritePredicate(const Operand& operand, V value) {
 
 V FunctionEmitter::ThreadIndex(unsigned component) {
   if (component > 2) return I32(0);
-  if (is_kernel) return fn->getArg(1 + component);
+  if (is_kernel && !m.facts().is_coroutine) return fn->getArg(1 + component);
   return LoadContext(b, ctx, offsetof(ThreadContext, tid) + 4 * component, b.getInt32Ty(),
                      m.facts().needs_fibres);
 }

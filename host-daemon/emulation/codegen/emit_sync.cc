@@ -11,8 +11,23 @@ using ptx::Reduction;
 void FunctionEmitter::EmitBarrier(const Instruction& i) {
   V id = Read(i.operands[0], Type::kU32);
   V count = i.operands.size() > 1 ? Read(i.operands[1], Type::kU32) : static_cast<V>(I32(0));
-  const bool arrive = i.opcode == Opcode::kBarArrive;
-  CallHelper(arrive ? Helper::kBarArrive : Helper::kBarSync, {ctx, id, count});
+  if (i.opcode == Opcode::kBarArrive) {
+    CallHelper(Helper::kBarArrive, {ctx, id, count});
+    return;
+  }
+  const auto is_zero = [](V value) {
+    const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(value);
+    return constant != nullptr && constant->isZero();
+  };
+  if (coroutine != nullptr && is_zero(id) && is_zero(count)) {
+    // __syncthreads(): the scheduler looks at the count when the thread has returned.
+    V slot =
+        b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), block_ctx, offsetof(BlockContext, arrivals));
+    b.CreateStore(b.CreateAdd(b.CreateLoad(b.getInt32Ty(), slot), I32(1)), slot);
+  } else {
+    CallHelper(Helper::kBarSync, {ctx, id, count});
+  }
+  Suspend();
 }
 
 void FunctionEmitter::EmitBarRed(const Instruction& i) {
@@ -25,6 +40,10 @@ void FunctionEmitter::EmitBarRed(const Instruction& i) {
   V predicate = b.CreateZExt(ReadPredicate(i.operands[counted ? 3 : 2]), b.getInt32Ty());
   V result =
       CallHelper(Helper::kBarRed, {ctx, id, count, I32(static_cast<uint32_t>(op)), predicate});
+  if (coroutine != nullptr) {
+    Suspend();
+    result = CallHelper(Helper::kBarResult, {ctx, id, I32(static_cast<uint32_t>(op))});
+  }
   if (op == BarrierRed::kPopc) return WriteBits(i.operands[0], result, Type::kU32);
   WritePredicate(i.operands[0], b.CreateICmpNE(result, I32(0)));
 }
@@ -33,10 +52,21 @@ void FunctionEmitter::EmitBarRed(const Instruction& i) {
 // numbers. Arriving waits for nothing, so it is left to the wait.
 void FunctionEmitter::EmitClusterWait(const Instruction&) {
   CallHelper(Helper::kBarSync, {ctx, I32(kClusterBarrier), I32(0)});
+  Suspend();
+}
+
+// The result of a warp operation: on a fibre what its helper returned; a coroutine asks for it when
+// it goes on.
+V FunctionEmitter::AfterMeeting(V result) {
+  if (coroutine == nullptr) return result;
+  Suspend();
+  V packed = CallHelper(Helper::kWarpResult, {ctx});
+  return b.CreateTrunc(packed, result->getType());
 }
 
 void FunctionEmitter::EmitWarpSync(const Instruction& i) {
   CallHelper(Helper::kWarpSync, {ctx, Read(i.operands[0], Type::kU32)});
+  Suspend();
 }
 
 void FunctionEmitter::EmitShfl(const Instruction& i) {
@@ -56,10 +86,10 @@ void FunctionEmitter::EmitShfl(const Instruction& i) {
   }
   // Without .sync (before sm_70) the whole warp is meant.
   V mask = i.operands.size() > 4 ? Read(i.operands[4], Type::kU32) : static_cast<V>(I32(~0u));
-  V packed =
+  V packed = AfterMeeting(
       CallHelper(Helper::kShfl,
                  {ctx, I32(static_cast<uint32_t>(mode)), mask, ReadBits(i.operands[1], Type::kB32),
-                  Read(i.operands[2], Type::kU32), Read(i.operands[3], Type::kU32)});
+                  Read(i.operands[2], Type::kU32), Read(i.operands[3], Type::kU32)}));
   WriteBits(i.operands[0], b.CreateTrunc(packed, b.getInt32Ty()), Type::kB32);
   WritePredicate(i.second_destination, b.CreateTrunc(b.CreateLShr(packed, 32), b.getInt1Ty()));
 }
@@ -81,7 +111,8 @@ void FunctionEmitter::EmitVote(const Instruction& i) {
   }
   V predicate = b.CreateZExt(ReadPredicate(i.operands[1]), b.getInt32Ty());
   V mask = i.operands.size() > 2 ? Read(i.operands[2], Type::kU32) : static_cast<V>(I32(~0u));
-  V result = CallHelper(Helper::kVote, {ctx, I32(static_cast<uint32_t>(mode)), mask, predicate});
+  V result = AfterMeeting(
+      CallHelper(Helper::kVote, {ctx, I32(static_cast<uint32_t>(mode)), mask, predicate}));
   if (mode == VoteMode::kBallot) return WriteBits(i.operands[0], result, Type::kB32);
   WritePredicate(i.operands[0], b.CreateICmpNE(result, I32(0)));
 }
@@ -89,7 +120,8 @@ void FunctionEmitter::EmitVote(const Instruction& i) {
 void FunctionEmitter::EmitMatch(const Instruction& i) {
   const bool all = i.modifiers.vote == ptx::Vote::kAll;
   V value = Resize(ReadBits(i.operands[1], i.type()), 64, false);
-  V packed = CallHelper(Helper::kMatch, {ctx, I32(all), Read(i.operands[2], Type::kU32), value});
+  V packed = AfterMeeting(
+      CallHelper(Helper::kMatch, {ctx, I32(all), Read(i.operands[2], Type::kU32), value}));
   WriteBits(i.operands[0], b.CreateTrunc(packed, b.getInt32Ty()), Type::kB32);
   if (all)
     WritePredicate(i.second_destination, b.CreateTrunc(b.CreateLShr(packed, 32), b.getInt1Ty()));
@@ -121,26 +153,28 @@ void FunctionEmitter::EmitRedux(const Instruction& i) {
     default:
       return Refuse(i);
   }
-  V result =
+  V result = AfterMeeting(
       CallHelper(Helper::kRedux, {ctx, I32(static_cast<uint32_t>(op)),
-                                  Read(i.operands[2], Type::kU32), ReadBits(i.operands[1], type)});
+                                  Read(i.operands[2], Type::kU32), ReadBits(i.operands[1], type)}));
   WriteBits(i.operands[0], result, type);
 }
 
 void FunctionEmitter::EmitActivemask(const Instruction& i) {
   // Threads have converged when they wait at the same instruction: its index names it.
   const auto site = static_cast<uint32_t>(&i - f.body.data());
-  WriteBits(i.operands[0], CallHelper(Helper::kActiveMask, {ctx, I32(site)}), Type::kB32);
+  WriteBits(i.operands[0], AfterMeeting(CallHelper(Helper::kActiveMask, {ctx, I32(site)})),
+            Type::kB32);
 }
 
 void FunctionEmitter::EmitElect(const Instruction& i) {
-  V packed = CallHelper(Helper::kElect, {ctx, Read(i.operands[1], Type::kU32)});
+  V packed = AfterMeeting(CallHelper(Helper::kElect, {ctx, Read(i.operands[1], Type::kU32)}));
   WriteBits(i.operands[0], b.CreateTrunc(packed, b.getInt32Ty()), Type::kB32);
   WritePredicate(i.second_destination, b.CreateTrunc(b.CreateLShr(packed, 32), b.getInt1Ty()));
 }
 
 void FunctionEmitter::EmitNanosleep(const Instruction& i) {
   CallHelper(Helper::kNanoSleep, {ctx, Read(i.operands[0], Type::kU32)});
+  Suspend();
 }
 
 }  // namespace smolvm::emulation::codegen

@@ -105,6 +105,8 @@ class FunctionEmitter {
   void EmitEnd(const Instruction& i);
   void YieldOnBackEdge(uint32_t block);
   void Return();
+  void BeginCoroutine();
+  void Suspend();
   void Refuse(const Instruction& i, const std::string& why = "");
   V GuardOf(const Instruction& i);
 
@@ -292,6 +294,7 @@ class FunctionEmitter {
   void EmitRedux(const Instruction& i);
   void EmitActivemask(const Instruction& i);
   void EmitElect(const Instruction& i);
+  V AfterMeeting(V result);
   void EmitNanosleep(const Instruction& i);
 
   // ---- emit_call.cc ----
@@ -320,6 +323,8 @@ class FunctionEmitter {
   V rets = nullptr;
   V shared_base = nullptr, shared_bytes = nullptr, local_base = nullptr, local_bytes = nullptr;
   V params_base = nullptr;
+  V coroutine = nullptr;                   // its handle; null in other functions
+  llvm::BasicBlock* suspended_ = nullptr;  // where a coroutine returns to its caller
   V frame = nullptr;  // offset of this call's frame in the thread's local window
   V carry = nullptr;
   std::vector<V> registers_;

@@ -19,12 +19,18 @@ Block::~Block() {
 }
 
 bool Block::Provide(Launch& launch, uint32_t count) {
+  const bool is_coroutine = launch.code->is_coroutine;
+  // Coroutines share one stack: they leave nothing on it.
+  const size_t stacks = is_coroutine ? 1 : count;
   const size_t stack_bytes =
-      (64 << 10) + (launch.code->unbounded_stack ? 4 * launch.config->stack_bytes_per_thread : 0);
+      is_coroutine
+          ? 1 << 20
+          : (64 << 10) +
+                (launch.code->unbounded_stack ? 4 * launch.config->stack_bytes_per_thread : 0);
   StackPool& pool = StackPool::ForSize(stack_bytes);
   if (stack_pool_ != &pool && stack_pool_ != nullptr) stack_pool_->Put(&stacks_);
   stack_pool_ = &pool;
-  if (stacks_.size() < count && !pool.Take(count - stacks_.size(), &stacks_)) return false;
+  if (stacks_.size() < stacks && !pool.Take(stacks - stacks_.size(), &stacks_)) return false;
   if (thread_capacity_ < count) {
     threads_ = std::make_unique<ThreadContext[]>(count);
     thread_capacity_ = count;
@@ -49,6 +55,10 @@ bool Block::Start(Launch& launch, uint64_t index) {
   }
   ready_warps_ = LowLanes(warp_count_);
   current_warp_ = 0;
+  is_coroutine_ = launch.code->is_coroutine;
+  sweeping_ = false;
+  may_sweep_ = true;
+  context_.arrivals = 0;
   // Blocks of one grid differ in their index only.
   if (prepared_for_ != launch.grid_id) PrepareThreads(launch);
   for (uint32_t i = 0; i < count; ++i) {
@@ -78,6 +88,7 @@ void Block::PrepareThreads(const Launch& launch) {
     }
   }
   function_ = launch.code->function;
+  frame_stride_ = 0;
   prepared_for_ = launch.grid_id;
 }
 
@@ -94,7 +105,7 @@ ThreadContext* Block::Next() {
   warp.ready &= warp.ready - 1;
   if (warp.ready == 0) ready_warps_ &= ~(1u << current_warp_);
   ThreadContext* next = &threads_[current_warp_ * kWarpSize + lane];
-  if (next->sp == nullptr) {
+  if (next->sp == nullptr && !is_coroutine_) {
     next->sp = MakeFibre(stacks_[next - threads_.get()].top, &Block::RunThread, next);
   }
   return next;
@@ -108,6 +119,10 @@ void Block::RunThread(void* argument) {
 
 void Block::Resume(void** main_sp) {
   main_sp_ = main_sp;
+  if (is_coroutine_) {
+    smolvm_fibre_switch(main_sp, MakeFibre(stacks_[0].top, &Block::RunOnStack, this));
+    return;
+  }
   ThreadContext* next = Next();
   if (next == nullptr) return;
   running_ = next;
@@ -115,6 +130,7 @@ void Block::Resume(void** main_sp) {
 }
 
 void Block::SwitchAway(ThreadContext* self) {
+  if (is_coroutine_) return;  // its code returns next
   ThreadContext* next = Next();
   if (next == self) return;
   running_ = next;
@@ -122,7 +138,8 @@ void Block::SwitchAway(ThreadContext* self) {
 }
 
 const Stack* Block::RunningStack() const {
-  return running_ != nullptr ? &stacks_[running_ - threads_.get()] : nullptr;
+  if (running_ == nullptr) return nullptr;
+  return &stacks_[is_coroutine_ ? 0 : running_ - threads_.get()];
 }
 
 bool Block::Unpark() {
@@ -151,12 +168,14 @@ bool Block::Unpark() {
 }
 
 void Block::Yield(ThreadContext* self) {
+  LeaveSweep(self);
   self->spins = kSpinsBeforeYield;
   warps_[self->warp].yielded |= 1u << self->lane;
   SwitchAway(self);
 }
 
 uint32_t Block::ActiveMask(ThreadContext* self, uint32_t site) {
+  LeaveSweep(self);
   Warp& warp = warps_[self->warp];
   warp.lanes[self->lane].site = site;
   warp.converging |= 1u << self->lane;
@@ -173,6 +192,7 @@ uint32_t Block::Weight(const ThreadContext* self) const {
 }
 
 bool Block::Arrive(ThreadContext* self, BarrierState& barrier, uint32_t count, bool predicate) {
+  LeaveSweep(self);
   barrier.expected = count;
   barrier.arrived += count == 0 ? 1 : Weight(self);
   barrier.popc += predicate;
@@ -191,6 +211,7 @@ bool Block::CompleteBarrier(BarrierState& barrier) {
     SetReady(w, barrier.waiting[w]);
     barrier.waiting[w] = 0;
   }
+  may_sweep_ = true;
   return true;
 }
 
@@ -201,7 +222,8 @@ void Block::WaitAt(ThreadContext* self, BarrierState& barrier) {
 
 void Block::Barrier(ThreadContext* self, uint32_t id, uint32_t count) {
   BarrierState& barrier = BarrierAt(id);
-  if (!Arrive(self, barrier, count, false)) WaitAt(self, barrier);
+  if (!Arrive(self, barrier, count, false)) return WaitAt(self, barrier);
+  if (is_coroutine_) SetReady(self->warp, 1u << self->lane);
 }
 
 void Block::BarrierArrive(ThreadContext* self, uint32_t id, uint32_t count) {
@@ -211,9 +233,17 @@ void Block::BarrierArrive(ThreadContext* self, uint32_t id, uint32_t count) {
 uint32_t Block::BarrierReduce(ThreadContext* self, uint32_t id, uint32_t count, BarrierRed op,
                               bool predicate) {
   BarrierState& barrier = BarrierAt(id);
-  if (!Arrive(self, barrier, count, predicate)) WaitAt(self, barrier);
+  if (!Arrive(self, barrier, count, predicate)) {
+    WaitAt(self, barrier);
+  } else if (is_coroutine_) {
+    SetReady(self->warp, 1u << self->lane);
+  }
   // Nobody can complete the next phase before every waiting thread has read this result: each of
   // them has to arrive again first.
+  return ResultOf(barrier, op);
+}
+
+uint32_t Block::ResultOf(const BarrierState& barrier, BarrierRed op) {
   switch (op) {
     case BarrierRed::kPopc:
       return barrier.result;
@@ -226,6 +256,7 @@ uint32_t Block::BarrierReduce(ThreadContext* self, uint32_t id, uint32_t count, 
 }
 
 void Block::Meet(ThreadContext* self, WarpOp op, uint32_t mode, uint32_t mask) {
+  LeaveSweep(self);
   Warp& warp = warps_[self->warp];
   const uint32_t bit = 1u << self->lane;
   const uint32_t kind = static_cast<uint32_t>(op) << 8 | mode;
@@ -238,7 +269,7 @@ void Block::Meet(ThreadContext* self, WarpOp op, uint32_t mode, uint32_t mask) {
   Warp::Meeting& meeting = warp.meetings[i];
   meeting.arrived |= bit;
   if (((meeting.arrived | warp.exited | ~warp.valid) & mask) != mask) return SwitchAway(self);
-  const uint32_t others = meeting.arrived & ~bit;
+  const uint32_t others = meeting.arrived & (is_coroutine_ ? ~0u : ~bit);
   FinishMeeting(warp, i);
   SetReady(self->warp, others);
 }
@@ -265,7 +296,8 @@ void Block::DropFromMeetings(uint32_t warp_index) {
   }
 }
 
-void Block::Exit(ThreadContext* self) {
+void Block::Finish(ThreadContext* self) {
+  LeaveSweep(self);
   Warp& warp = warps_[self->warp];
   warp.exited |= 1u << self->lane;
   --live_;
@@ -273,6 +305,10 @@ void Block::Exit(ThreadContext* self) {
   for (BarrierState& barrier : barriers_) {
     if (barrier.arrived != 0 && barrier.expected == 0) CompleteBarrier(barrier);
   }
+}
+
+void Block::Exit(ThreadContext* self) {
+  Finish(self);
   ThreadContext* next = Next();
   running_ = next;
   smolvm_fibre_jump(next != nullptr ? next->sp : *main_sp_);

@@ -5,10 +5,15 @@
 // and a fibre runs until it waits, yields or ends. Threads schedule independently: a lane that
 // waits never holds up the others of its warp. Lanes that spin (yield) run again only when nobody
 // else can.
+//
+// Threads of most kernels are coroutines, not fibres: "waits" then means that a helper notes it and
+// returns, and the generated code returns to RunCoroutines. In Sweep, the common case, all threads
+// run in order from one __syncthreads() to the next, and nothing is noted but a count.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -91,6 +96,11 @@ class Block {
   LaneSlot& lane(ThreadContext* self) { return warps_[self->warp].lanes[self->lane]; }
   uint32_t ActiveMask(ThreadContext* self, uint32_t site);
   [[noreturn]] void Exit(ThreadContext* self);
+  // Coroutines only: the end of a thread, its frame (null when memory is short), the result of a
+  // BarrierReduce.
+  void Finish(ThreadContext* self);
+  void* Frame(ThreadContext* self, size_t bytes);
+  uint32_t BarrierResult(uint32_t id, BarrierRed op) { return ResultOf(BarrierAt(id), op); }
 
  private:
   struct BarrierState {
@@ -104,6 +114,13 @@ class Block {
   };
 
   static void RunThread(void* argument);
+  static void RunOnStack(void* block);
+  static uint32_t ResultOf(const BarrierState& barrier, BarrierRed op);
+  void RunCoroutines();
+  bool Sweep();
+  void LeaveSweep(const ThreadContext* self);
+  bool MaySweep() const;
+  void Continue(ThreadContext* thread);
   // Numbers beyond the last are undefined behaviour (PTX ISA); they must not leave the array.
   BarrierState& BarrierAt(uint32_t id) {
     return barriers_[id <= kClusterBarrier ? id : id % kBarriers];
@@ -124,7 +141,18 @@ class Block {
   void FinishMeeting(Warp& warp, uint32_t index);
   void DropFromMeetings(uint32_t warp_index);
 
+  struct FreeFrames {
+    void operator()(char* frames) const { ::operator delete[](frames, kFrameAlignment); }
+  };
+  static constexpr std::align_val_t kFrameAlignment{64};
+
   BlockContext context_{};
+  bool is_coroutine_ = false;
+  bool sweeping_ = false;
+  bool may_sweep_ = false;  // worth a look: a barrier has just been completed
+  std::unique_ptr<char[], FreeFrames> frames_;
+  size_t frames_bytes_ = 0;
+  size_t frame_stride_ = 0;  // 0 until the grid's first thread has asked
   uint32_t ready_warps_ = 0;
   uint32_t current_warp_ = 0;
   uint32_t live_ = 0;

@@ -2,8 +2,9 @@
 // nothing else.
 //
 // A kernel is compiled into one function `void kernel(ThreadContext*)`. Without barriers, warp
-// operations or loops that wait it runs every thread of the block in a loop of its own; otherwise
-// it runs one thread, on a fibre.
+// operations or loops that wait it runs every thread of the block in a loop of its own. Otherwise
+// it runs one thread: as a coroutine that returns where the thread waits, or, when functions that
+// it calls wait, on a fibre.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +33,8 @@ struct BlockContext {
   void* const* helpers;        // the table of helpers.h
   uint64_t grid_id;
   uint64_t grid_workspace;  // what %envreg1 and 2 hold: {u32 size, u32 barrier}, zero at launch
+  // Coroutines count here that they came to barrier 0 (__syncthreads); see Block::Sweep.
+  uint32_t arrivals;
 };
 
 // One cache line: a barrier touches every thread's.
@@ -44,7 +47,7 @@ struct alignas(64) ThreadContext {
   uint32_t warp;
   uint32_t spins;  // counts down to the next yield of a loop that waits
   // The rest belongs to the scheduler.
-  void* sp;
+  void* sp;  // of a fibre; a coroutine's frame
   Block* block;
 };
 

@@ -26,6 +26,14 @@ void HelpYield(ThreadContext* self) { self->block->Yield(self); }
 
 void HelpExit(ThreadContext* self) { self->block->Exit(self); }
 
+void* HelpFrame(ThreadContext* self, uint64_t bytes) {
+  void* frame = self->block->Frame(self, bytes);
+  if (frame == nullptr) Worker::Running()->Raise(FaultKind::kStackOverflow, 0);
+  return frame;
+}
+
+void HelpFinish(ThreadContext* self) { self->block->Finish(self); }
+
 void HelpBarSync(ThreadContext* self, uint32_t id, uint32_t count) {
   self->block->Barrier(self, id, count);
 }
@@ -39,6 +47,10 @@ uint32_t HelpBarRed(ThreadContext* self, uint32_t id, uint32_t count, uint32_t o
   return self->block->BarrierReduce(self, id, count, static_cast<BarrierRed>(op), predicate & 1);
 }
 
+uint32_t HelpBarResult(ThreadContext* self, uint32_t id, uint32_t op) {
+  return self->block->BarrierResult(id, static_cast<BarrierRed>(op));
+}
+
 void HelpWarpSync(ThreadContext* self, uint32_t mask) {
   self->block->Meet(self, WarpOp::kSync, 0, mask);
 }
@@ -47,6 +59,8 @@ void HelpWarpSync(ThreadContext* self, uint32_t mask) {
 uint64_t Packed(const LaneSlot& slot) {
   return (slot.value & 0xffffffff) | static_cast<uint64_t>(slot.flag & 1) << 32;
 }
+
+uint64_t HelpWarpResult(ThreadContext* self) { return Packed(self->block->lane(self)); }
 
 uint64_t HelpShfl(ThreadContext* self, uint32_t mode, uint32_t mask, uint32_t value, uint32_t b,
                   uint32_t c) {

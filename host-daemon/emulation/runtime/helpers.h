@@ -52,7 +52,11 @@ inline constexpr uint32_t kSpinsBeforeYield = 16;
   HELPER(FmaBf16, "iiiii")      \
   HELPER(F64ToF16, "iid")       \
   HELPER(F64ToBf16, "iid")      \
-  HELPER(Fns, "iiii")
+  HELPER(Fns, "iiii")           \
+  HELPER(Frame, "ppl")          \
+  HELPER(Finish, "vp")          \
+  HELPER(WarpResult, "lp")      \
+  HELPER(BarResult, "ipii")
 
 enum class Helper : uint32_t {
 #define HELPER(name, signature) k##name,

@@ -20,6 +20,8 @@ struct KernelCode {
   KernelFunction function = nullptr;
   // Whether `function` runs one thread (on a fibre) or all threads of a block.
   bool needs_fibres = false;
+  // With needs_fibres: it needs none, but returns at each wait, to be continued by its frame.
+  bool is_coroutine = false;
   uint64_t static_shared_bytes = 0;
   // Fixed local memory of a thread; kernels with recursion or indirect calls add the context's
   // stack limit.
