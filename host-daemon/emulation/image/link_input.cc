@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "host-daemon/emulation/image/archive.h"
-#include "host-daemon/emulation/image/elf_sections.h"
 #include "host-daemon/emulation/image/select.h"
+#include "protocol/image/elf_sections.h"
 #include "protocol/image/fatbin.h"
 #include "protocol/image/image.h"
 
@@ -56,7 +56,7 @@ CUresult ReadContainers(Bytes section, std::string_view name, int cc, InputPtx* 
 CUresult ReadObject(Bytes data, std::string_view name, int cc, InputPtx* input,
                     std::string* error) {
   CUresult result = CUDA_SUCCESS;
-  const bool is_elf = ForEachSection(data, [&](std::string_view section, Bytes bytes) {
+  const bool is_elf = image::ForEachSection(data, [&](std::string_view section, Bytes bytes) {
     if (result != CUDA_SUCCESS || (section != kFatbinSection && section != kRelocatableSection))
       return;
     result = ReadContainers(bytes, name, cc, input, error);

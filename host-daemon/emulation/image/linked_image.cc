@@ -6,8 +6,8 @@
 #include <optional>
 #include <string_view>
 
-#include "host-daemon/emulation/image/elf_sections.h"
 #include "host-daemon/emulation/ptx/limits.h"
+#include "protocol/image/elf_sections.h"
 
 namespace smolvm::emulation {
 namespace {
@@ -87,7 +87,7 @@ class Reader {
 // The section's bytes, of the first that has the name.
 std::optional<std::span<const std::byte>> Find(std::span<const std::byte> image) {
   std::optional<std::span<const std::byte>> found;
-  ForEachSection(image, [&](std::string_view name, std::span<const std::byte> bytes) {
+  image::ForEachSection(image, [&](std::string_view name, std::span<const std::byte> bytes) {
     if (name == kSection && !found) found = bytes;
   });
   return found;
