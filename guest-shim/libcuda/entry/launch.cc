@@ -42,9 +42,8 @@ CUresult Pack(CUfunction f, void** params, void** extra, std::vector<char>* pack
   if (!layout) return result;
   if (!layout->known) {
     log::Error(
-        "event=no_layout hint=\"the host's driver is older than 12.4, and the kernel's image does "
-        "not "
-        "tell its parameters (compressed?); launch with `extra`\"");
+        "event=no_layout hint=\"neither the host's driver (12.4 and later) nor the image tells the "
+        "kernel's parameters; launch with `extra`\"");
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   if (layout->sizes.empty()) return CUDA_SUCCESS;
