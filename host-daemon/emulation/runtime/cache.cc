@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <bit>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -52,6 +54,13 @@ void Compress(std::array<uint32_t, 8>* hash, const uint8_t* block) {
 
 constexpr size_t kDigestChars = 64;
 constexpr size_t kMaxObjectBytes = 256 << 20;
+
+// Once: a full disk would otherwise have a line for each kernel.
+void NoteUnwritable(int error) {
+  static std::atomic<bool> noted{false};
+  if (noted.exchange(true)) return;
+  log::Warn("event=cache_unwritable reason={}", log::Quote(strerror(error)));
+}
 
 }  // namespace
 
@@ -136,15 +145,23 @@ bool CodeCache::Read(const std::string& key, std::string* object) {
 void CodeCache::Write(const std::string& key, const std::string& object) {
   if (state_->directory < 0) return;
   // Written under another name first: a reader never sees half a file.
-  const std::string temporary = key + "." + std::to_string(getpid());
-  const int file =
-      openat(state_->directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) return;
+  static std::atomic<unsigned> counter{0};
+  const std::string temporary = fmt::format("{}.{}.{}", key, getpid(), counter++);
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  int file = openat(state_->directory, temporary.c_str(), kFlags, 0600);
+  if (file < 0 && errno == EEXIST) {  // of a process that died, whose number is ours now
+    unlinkat(state_->directory, temporary.c_str(), 0);
+    file = openat(state_->directory, temporary.c_str(), kFlags, 0600);
+  }
+  if (file < 0) return NoteUnwritable(errno);
   const std::string bytes = Sha256(object) + object;
   size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t n = write(file, bytes.data() + done, bytes.size() - done);
-    if (n <= 0) break;
+    if (n <= 0) {
+      NoteUnwritable(errno);
+      break;
+    }
     done += static_cast<size_t>(n);
   }
   close(file);

@@ -190,8 +190,11 @@ CUresult ProgramImpl::CompileLocked(size_t index) {
   std::string error;
   if (kernel.loaded == nullptr) {
     codegen::CompiledKernel compiled;
+    // What is on disk and does not load is made again.
     from = "disk";
-    if (!cache.Read(key, &compiled.object)) {
+    if (cache.Read(key, &compiled.object))
+      kernel.loaded.reset(codegen::LoadedCode::Load(compiled.object, &error));
+    if (kernel.loaded == nullptr) {
       from = "compiler";
       const codegen::CompileOptions options{arena_.device_bytes(), options_.compute_capability};
       if (!codegen::Compile(module_, kernel.facts, options, &compiled, &error)) {
@@ -201,8 +204,8 @@ CUresult ProgramImpl::CompileLocked(size_t index) {
         return CUDA_ERROR_NOT_SUPPORTED;
       }
       cache.Write(key, compiled.object);
+      kernel.loaded.reset(codegen::LoadedCode::Load(compiled.object, &error));
     }
-    kernel.loaded.reset(codegen::LoadedCode::Load(compiled.object, &error));
     if (kernel.loaded == nullptr) {
       log::Error("event=kernel_load_failed kernel={} reason={}", log::Quote(kernels_[index].name),
                  log::Quote(error));
