@@ -17,13 +17,6 @@ constexpr uint64_t kMaxQueuedCopy = uint64_t{256} << 20;
 // The bulk of a request must be what the call says it copies.
 bool BulkFits(const session::Call& call, uint64_t bytes) { return call.bulk_left() == bytes; }
 
-// The lane's own piece buffer, taken at the first copy: no lock on the path of small copies.
-char* PieceBuffer(Dispatcher& d) {
-  thread_local StagingBuffer buffer;
-  if (!buffer) buffer = d.staging().Take(kPieceBytes);
-  return buffer.data();
-}
-
 // The variant of an entry point that fits the call's default stream.
 template <typename Entry>
 Entry Variant(const session::Call& call, Entry plain, Entry per_thread) {
@@ -78,14 +71,14 @@ uint32_t ToDevice(Dispatcher& d, session::Call& call, CUdeviceptr to, CUstream s
   if (d.QueryStream(call, stream) == CUDA_ERROR_NOT_READY && call.bulk_left() <= kMaxQueuedCopy) {
     return QueueToDevice(d, call, to, stream);
   }
-  char* piece = PieceBuffer(d);
+  const StagingBuffer piece = d.staging().Take(kPieceBytes);
   if (!piece) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto& driver = d.driver();
   const auto queued = Variant(call, driver.cuMemcpyHtoDAsync_v2, driver.cuMemcpyHtoDAsync_v2_ptsz);
   if (!queued) return d.NotInDriver("cuMemcpyHtoDAsync_v2");
   const auto now = Variant(call, driver.cuMemcpyHtoD_v2, driver.cuMemcpyHtoD_v2_ptds);
-  return InPieces(call, piece, [&](uint64_t offset, size_t size) {
-    return CopyPiece(d, call, stream, now, queued, to + offset, piece, size);
+  return InPieces(call, piece.data(), [&](uint64_t offset, size_t size) {
+    return CopyPiece(d, call, stream, now, queued, to + offset, piece.data(), size);
   });
 }
 
@@ -93,7 +86,7 @@ uint32_t ToDevice(Dispatcher& d, session::Call& call, CUdeviceptr to, CUstream s
 uint32_t ToGuest(Dispatcher& d, session::Call& call, CUdeviceptr from, uint64_t bytes,
                  CUstream stream) {
   d.BeforeWaitingForStream(call, stream);
-  char* piece = PieceBuffer(d);
+  const StagingBuffer piece = d.staging().Take(kPieceBytes);
   if (!piece) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto& driver = d.driver();
   const auto queued = Variant(call, driver.cuMemcpyDtoHAsync_v2, driver.cuMemcpyDtoHAsync_v2_ptsz);
@@ -102,10 +95,10 @@ uint32_t ToGuest(Dispatcher& d, session::Call& call, CUdeviceptr from, uint64_t 
   for (uint64_t offset = 0; offset < bytes;) {
     const size_t size = std::min<uint64_t>(bytes - offset, kPieceBytes);
     if (const CUresult result =
-            CopyPiece(d, call, stream, now, queued, piece, from + offset, size)) {
+            CopyPiece(d, call, stream, now, queued, piece.data(), from + offset, size)) {
       return result;
     }
-    if (!call.SendBulk(piece, size)) return kGone;
+    if (!call.SendBulk(piece.data(), size)) return kGone;
     offset += size;
   }
   return CUDA_SUCCESS;

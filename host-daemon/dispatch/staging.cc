@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 namespace smolvm::dispatch {
 
@@ -25,11 +26,12 @@ StagingBuffer Staging::Take(size_t size) {
     const std::lock_guard lock(mutex_);
     if (size > kMaxOnLoan - on_loan_) return {};
     on_loan_ += size;
-    const auto fits = std::find_if(kept_.begin(), kept_.end(),
+    // The latest: its bytes are in the processor's cache.
+    const auto fits = std::find_if(kept_.rbegin(), kept_.rend(),
                                    [&](const Kept& kept) { return kept.size == size; });
-    if (fits != kept_.end()) {
+    if (fits != kept_.rend()) {
       void* data = fits->data;
-      kept_.erase(fits);
+      kept_.erase(std::next(fits).base());
       kept_bytes_ -= size;
       return {this, data, size};
     }

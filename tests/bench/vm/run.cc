@@ -38,6 +38,7 @@ Child Start(const fs::path& state, const std::vector<std::string>& arguments) {
   std::vector<std::string> words = {SMOLVM, "machine", "run"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   int ends[2];
