@@ -75,6 +75,12 @@ std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, const Backe
   return LoadBackend(options.emulation, policy, error);
 }
 
+// Of the emulation library, as it reads it: from the option, else from the daemon's environment.
+std::string CacheFolder() {
+  const char* folder = getenv("SMOLVM_CUDA_EMULATION_CACHE");
+  return folder == nullptr || std::strcmp(folder, "off") == 0 ? "" : folder;
+}
+
 std::unique_ptr<Backend> Load(const WorkerOptions& options, const BackendPolicy& policy,
                               std::string* name, std::string* error) {
   std::unique_ptr<Backend> backend;
@@ -197,7 +203,7 @@ int WorkerMain(int argc, char** argv) {
       policy.output_fd < 0 ? nullptr : Load(options, policy, &name, &error);
   const bool sandbox = options.sandbox && name == "emulation";
   const bool confined =
-      backend != nullptr && sandbox && EnterSandbox({.folder = options.emulation_cache}, &error);
+      backend != nullptr && sandbox && EnterSandbox({.folder = CacheFolder()}, &error);
   if (sandbox && !confined && backend != nullptr) error += "; --sandbox off goes without";
   if (backend == nullptr || sandbox != confined) {
     SendControl(kControlFd, {.type = ControlType::kFailed}, error, -1, true);

@@ -29,6 +29,25 @@ TEST_F(SandboxTest, AnEmulatingWorkerCanDoNothingElse) {
   EXPECT_THAT(outcome, HasSubstr(" read=EACCES list=EACCES write=EACCES "));
 }
 
+TEST_F(SandboxTest, TheCacheMayComeFromTheEnvironmentOrBeOff) {
+  const std::string cache = folder_ + "/cache";
+  setenv("SMOLVM_CUDA_EMULATION_CACHE", cache.c_str(), 1);
+  Start();
+  EXPECT_THAT(ConnectAndGreet()->Ask(kFakeForbidden, cache), HasSubstr(" cache=done "));
+  Kill();
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  Start({"--emulation-cache", "off"});
+  std::filesystem::current_path(here);
+  unsetenv("SMOLVM_CUDA_EMULATION_CACHE");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/off"));
+  const std::string outcome = ConnectAndGreet()->Ask(kFakeForbidden, cache);
+  if (outcome.find("read=done") != std::string::npos) {
+    GTEST_SKIP() << "skipped: files stay open, this kernel has no Landlock";
+  }
+  EXPECT_THAT(outcome, HasSubstr(" cache=EACCES "));
+}
+
 TEST_F(SandboxTest, WithoutItAllOfThatWorks) {
   const std::string cache = folder_ + "/cache";
   std::filesystem::create_directory(cache);
