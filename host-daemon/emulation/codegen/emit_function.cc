@@ -86,11 +86,16 @@ void FunctionEmitter::PrepareRegisters() {
   }
 }
 
+// Also one without variables, where alloca may make some that end with it.
+bool FunctionEmitter::KeepsFrame() const {
+  return facts.frame_bytes != 0 || m.facts().unbounded_stack;
+}
+
 // Local memory of a call is a frame in the thread's window of the arena, never on the machine's
 // stack: a kernel may write anywhere in its local memory, and must not reach a return address.
 void FunctionEmitter::EnterFrame() {
   frame = I64(0);
-  if (facts.frame_bytes == 0) return;
+  if (!KeepsFrame()) return;
   V used = b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, offsetof(ThreadContext, local_used));
   if (!is_kernel) frame = b.CreateLoad(b.getInt64Ty(), used);
   V end = b.CreateAdd(frame, I64(facts.frame_bytes));
@@ -100,7 +105,7 @@ void FunctionEmitter::EnterFrame() {
 }
 
 void FunctionEmitter::LeaveFrame() {
-  if (facts.frame_bytes == 0 || is_kernel) return;
+  if (!KeepsFrame() || is_kernel) return;
   b.CreateStore(
       frame, b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, offsetof(ThreadContext, local_used)));
 }

@@ -96,6 +96,7 @@ class FunctionEmitter {
   // ---- emit_function.cc ----
   void PrepareRegisters();
   void LoadContexts();
+  bool KeepsFrame() const;
   void EnterFrame();
   void LeaveFrame();
   void LoadRegisterParams();
