@@ -1,0 +1,21 @@
+// Random kernels of PTX whose results the ISA defines: integer and floating arithmetic, predicates,
+// branches and loops that diverge, local and shared memory, barriers, warp operations, calls.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace smolvm::emulation {
+
+// The module's head, with what its kernels share.
+std::string RandomKernelHeader();
+
+// A kernel `name` with parameters (.u64 in, .u64 out), for blocks of kRandomThreads threads. Each
+// thread reads kRandomInputs words of `in` and writes kRandomOutputs words of `out`, both at its
+// number in the grid. The same seed makes the same text everywhere.
+inline constexpr uint32_t kRandomThreads = 64;
+inline constexpr uint32_t kRandomInputs = 8;
+inline constexpr uint32_t kRandomOutputs = 32;
+std::string RandomKernel(const std::string& name, uint64_t seed);
+
+}  // namespace smolvm::emulation
