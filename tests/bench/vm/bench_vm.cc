@@ -39,7 +39,7 @@ struct Folder {
 };
 
 MachineRun Echo(const Folder& folder, bool watch) {
-  const MachineRun run = RunMachine(
+  MachineRun run = RunMachine(
       folder.path, {"--mem", kMemory, "--image", "debian", "--", "/bin/echo", "here"}, watch);
   if (run.output != "here\n") Fail("the machine without --cuda printed: " + run.output);
   return run;
