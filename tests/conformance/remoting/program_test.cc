@@ -36,6 +36,8 @@ INSTANTIATE_TEST_SUITE_P(Processes, Program,
                                            "vfork_and_exec", "threads", "context_between_threads",
                                            "cancelled_thread", "exit_in_traffic"),
                          [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Links, Program, ::testing::Values("links", "managed"),
+                         [](const auto& info) { return std::string(info.param); });
 #ifdef SMOLVM_KERNELS_RUN
 INSTANTIATE_TEST_SUITE_P(Kernels, Program,
                          ::testing::Values("vector_add", "many_parameters", "kernel_faults",

@@ -1,4 +1,6 @@
 // Kernels, where the daemon's device runs them.
+#include <unistd.h>
+
 #include <cstring>
 
 #include "tests/conformance/remoting/guest/command.h"
@@ -141,6 +143,91 @@ COMMAND(vector_add) {
   WANT(1, cuLaunchKernel(add, 1, 1, 1, 256, 1, 1, 0, nullptr, parameters, extra));
   WANT(1, cuLaunchKernel(add, 1, 1, 1, 4096, 1, 1, 0, nullptr, parameters, nullptr));
   OK(cuCtxSynchronize());
+}
+
+// Two inputs, one of them a file; the image is used after more of the link's calls, and not after
+// its end.
+COMMAND(links) {
+  Start();
+  const std::string caller = std::string(kHeader) + R"(
+.extern .func (.param .b32 r) seven();
+.visible .entry run(.param .u64 out)
+{
+  .reg .b32 %r<2>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [out];
+  { .param .b32 r; call.uni (r), seven; ld.param.b32 %r1, [r]; }
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+)";
+  const std::string callee =
+      std::string(kHeader) +
+      ".visible .func (.param .b32 r) seven() { st.param.b32 [r], 7; ret; }\n";
+  char error[200] = "";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {error, reinterpret_cast<void*>(sizeof error)};
+  CUlinkState state = nullptr;
+  OK(cuLinkCreate(2, options, values, &state));
+  OK(cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(caller.c_str()), caller.size() + 1,
+                   "caller", 0, nullptr, nullptr));
+  void *image = nullptr, *again = nullptr;
+  size_t bytes = 0;
+  WANT(218, cuLinkComplete(state, &image, &bytes));
+  CHECK(strstr(error, "undefined reference to 'seven'"));
+  char path[] = "/tmp/smolvm-link-XXXXXX";
+  const int fd = mkstemp(path);
+  CHECK(fd >= 0);
+  CHECK(write(fd, callee.data(), callee.size()) == static_cast<ssize_t>(callee.size()));
+  close(fd);
+  const CUresult added = cuLinkAddFile(state, CU_JIT_INPUT_PTX, path, 0, nullptr, nullptr);
+  unlink(path);
+  OK(added);
+  OK(cuLinkComplete(state, &image, &bytes));
+  OK(cuLinkComplete(state, &again, nullptr));
+  CHECK(again == image);
+  CUmodule module = nullptr;
+  OK(cuModuleLoadData(&module, image));
+  std::vector<char> copy(static_cast<char*>(image), static_cast<char*>(image) + bytes);
+  OK(cuLinkDestroy(state));
+  CUmodule second = nullptr;
+  OK(cuModuleLoadData(&second, copy.data()));
+  CUfunction run = nullptr;
+  OK(cuModuleGetFunction(&run, module, "run"));
+#ifdef SMOLVM_KERNELS_RUN
+  CUdeviceptr out = 0;
+  OK(cuMemAlloc(&out, 4));
+  void* parameters[] = {&out};
+  OK(cuLaunchKernel(run, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
+  uint32_t got = 0;
+  OK(cuMemcpyDtoH(&got, out, 4));
+  CHECK(got == 7);
+#endif
+}
+
+// Managed memory waits for memory that guest and host both map: the device says that it has none,
+// and what needs the host's address is refused. The device's side of a __managed__ variable works.
+COMMAND(managed) {
+  Start();
+  CUdevice device = 0;
+  OK(cuDeviceGet(&device, 0));
+  int managed = -1;
+  OK(cuDeviceGetAttribute(&managed, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device));
+  CHECK(managed == 0);
+  CUdeviceptr address = 0;
+  WANT(801, cuMemAllocManaged(&address, 4096, CU_MEM_ATTACH_GLOBAL));
+  const std::string text =
+      std::string(kHeader) + ".visible .global .attribute(.managed) .align 4 .u32 shared = 5;\n";
+  CUlibrary library = nullptr;
+  OK(cuLibraryLoadData(&library, text.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  size_t bytes = 0;
+  WANT(801, cuLibraryGetManaged(&address, &bytes, library, "shared"));
+  CUmodule module = nullptr;
+  OK(cuLibraryGetModule(&module, library));
+  OK(cuModuleGetGlobal(&address, &bytes, module, "shared"));
+  uint32_t value = 0;
+  OK(cuMemcpyDtoH(&value, address, 4));
+  CHECK(value == 5);
 }
 
 COMMAND(many_parameters) {
