@@ -34,7 +34,11 @@ RoundMode FunctionEmitter::ModeOf(Rounding rounding) {
 }
 
 V FunctionEmitter::CallHelper(Helper helper, std::initializer_list<V> arguments) {
-  V function = LoadContext(b, helpers, static_cast<size_t>(helper) * sizeof(void*), m.ptr(), true);
+  // A coroutine's frame is one cache line at best: what the block's context has, it need not hold.
+  V table = coroutine == nullptr
+                ? helpers
+                : LoadContext(b, block_ctx, offsetof(BlockContext, helpers), m.ptr(), false);
+  V function = LoadContext(b, table, static_cast<size_t>(helper) * sizeof(void*), m.ptr(), true);
   llvm::CallInst* call = b.CreateCall(m.HelperType(helper), function,
                                       llvm::ArrayRef<V>(arguments.begin(), arguments.size()));
   call->setDoesNotThrow();
@@ -259,15 +263,23 @@ V FunctionEmitter::ScaleByPower(V x, V n) {
 //
 // 2^x = 2^n · 2^r with n = round(x), |r| ≤ 1/2; 2^r by its Taylor polynomial of degree 7, whose
 // error is below 2^-27, summed in a tree (Estrin): the chain of dependent operations is what counts
-// here. Beyond ±160 nothing changes any more. A NaN falls through both comparisons.
+// here. Beyond ±160 nothing changes any more. A NaN falls through both comparisons. With AVX-512
+// the scaling saturates and hands on a NaN, and only ∞ - ∞ must not reach the polynomial.
 V FunctionEmitter::Exp2(V x, bool flush) {
   llvm::Type* type = x->getType();
   const auto number = [&](double value) { return ConstantFP::get(type, value); };
   const auto fused = [&](V p, V q, V r) { return Intrinsic(llvm::Intrinsic::fma, {p, q, r}); };
-  V low = b.CreateSelect(b.CreateFCmpOGT(x, number(160)), number(160), x);
-  V clamped = b.CreateSelect(b.CreateFCmpOLT(low, number(-160)), number(-160), low);
-  V whole = Intrinsic(llvm::Intrinsic::roundeven, {clamped});
-  V r = b.CreateFSub(clamped, whole);
+  const auto at_most = [&](V v, double most) {
+    return b.CreateSelect(b.CreateFCmpOGT(v, number(most)), number(most), v);
+  };
+  V in_range = x;
+  if (!m.has_avx512()) {
+    V low = at_most(x, 160);
+    in_range = b.CreateSelect(b.CreateFCmpOLT(low, number(-160)), number(-160), low);
+  }
+  V whole = Intrinsic(llvm::Intrinsic::roundeven, {in_range});
+  V r = b.CreateFSub(in_range, whole);
+  if (m.has_avx512()) r = b.CreateSelect(b.CreateFCmpOLT(r, number(0.5)), r, number(0.5));
   // ln(2)^k / k!
   constexpr double kTerms[] = {
       1.0,
@@ -285,9 +297,12 @@ V FunctionEmitter::Exp2(V x, bool flush) {
   V square = b.CreateFMul(r, r);
   V sum = fused(fused(pair[3], square, pair[2]), b.CreateFMul(square, square),
                 fused(pair[1], square, pair[0]));
+  V tiny = b.CreateFCmpOLT(x, number(-126));
+  if (m.has_avx512() && flush) whole = b.CreateSelect(tiny, number(-1000), whole);
   V result = ScaleByPower(sum, whole);
-  if (flush) result = b.CreateSelect(b.CreateFCmpOLT(x, number(-126)), number(0), result);
-  return m.has_avx512() ? result : b.CreateSelect(IsNaN(x), x, result);
+  if (m.has_avx512()) return result;
+  if (flush) result = b.CreateSelect(tiny, number(0), result);
+  return b.CreateSelect(IsNaN(x), x, result);
 }
 
 void FunctionEmitter::EmitUnary(const Instruction& i) {

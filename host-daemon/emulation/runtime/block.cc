@@ -48,6 +48,7 @@ bool Block::Start(Launch& launch, uint64_t index) {
   for (BarrierState& barrier : barriers_) {
     if (barrier.arrived != 0 || barrier.expected != 0) barrier = {};
   }
+  occupied_barriers_ = 0;
   for (uint32_t w = 0; w < warp_count_; ++w) {
     Warp& warp = warps_[w];
     warp.valid = warp.ready = LowLanes(count - w * kWarpSize);
@@ -195,6 +196,7 @@ bool Block::Arrive(ThreadContext* self, BarrierState& barrier, uint32_t count, b
   LeaveSweep(self);
   barrier.expected = count;
   barrier.arrived += count == 0 ? 1 : Weight(self);
+  occupied_barriers_ |= 1u << (&barrier - barriers_);
   barrier.popc += predicate;
   barrier.and_all &= predicate;
   return CompleteBarrier(barrier);
@@ -206,6 +208,7 @@ bool Block::CompleteBarrier(BarrierState& barrier) {
   barrier.result = barrier.popc;
   barrier.result_and = barrier.and_all;
   barrier.arrived = barrier.expected = barrier.popc = 0;
+  occupied_barriers_ &= ~(1u << (&barrier - barriers_));
   barrier.and_all = 1;
   for (uint32_t w = 0; w < warp_count_; ++w) {
     SetReady(w, barrier.waiting[w]);
@@ -302,8 +305,9 @@ void Block::Finish(ThreadContext* self) {
   warp.exited |= 1u << self->lane;
   --live_;
   if (warp.meeting_count != 0) DropFromMeetings(self->warp);
-  for (BarrierState& barrier : barriers_) {
-    if (barrier.arrived != 0 && barrier.expected == 0) CompleteBarrier(barrier);
+  for (uint32_t rest = occupied_barriers_; rest != 0; rest &= rest - 1) {
+    BarrierState& barrier = barriers_[std::countr_zero(rest)];
+    if (barrier.expected == 0) CompleteBarrier(barrier);
   }
 }
 

@@ -117,7 +117,7 @@ class Block {
   static void RunOnStack(void* block);
   static uint32_t ResultOf(const BarrierState& barrier, BarrierRed op);
   void RunCoroutines();
-  bool Sweep();
+  void Sweep();
   void LeaveSweep(const ThreadContext* self);
   bool MaySweep() const;
   void Continue(ThreadContext* thread);
@@ -166,6 +166,7 @@ class Block {
   uint32_t thread_capacity_ = 0;
   std::unique_ptr<Warp[]> warps_;
   BarrierState barriers_[kBarriers + 1];
+  uint32_t occupied_barriers_ = 0;  // those where threads have arrived
   std::vector<Stack> stacks_;
   StackPool* stack_pool_ = nullptr;
   ScratchPiece memory_;

@@ -6,13 +6,25 @@
 #include "host-daemon/emulation/runtime/fibre.h"
 
 namespace smolvm::emulation {
+namespace {
+
+// A frame begins with the address of the code that continues it (LLVM, Coroutines, switched-resume
+// lowering). That code is fastcc, which for one pointer and no result is the C convention on
+// x86-64 and AArch64.
+void ContinueFrame(void* frame) {
+  using Code = void (*)(void*);
+  (*static_cast<Code*>(frame))(frame);
+}
+
+}  // namespace
 
 // Frames lie outside the arena: they hold code addresses, which a kernel must not reach.
 void* Block::Frame(ThreadContext* self, size_t bytes) {
   constexpr size_t kMostBytes = 1 << 20;
   if (frame_stride_ == 0) {
     if (bytes > kMostBytes) return nullptr;
-    frame_stride_ = (bytes + 63) / 64 * 64;
+    // Close together: at a barrier all of them are touched, and should fit the first-level cache.
+    frame_stride_ = (bytes + 15) / 16 * 16;
     const size_t all = frame_stride_ * thread_count_;
     if (all > frames_bytes_) {
       frames_bytes_ = 0;
@@ -33,13 +45,11 @@ void Block::RunOnStack(void* argument) {
   smolvm_fibre_jump(*block->main_sp_);
 }
 
-// Starts a thread, or goes on where it returned: a frame begins with the address of the code that
-// continues it (LLVM, Coroutines, switched-resume lowering).
+// Starts a thread, or goes on where it returned.
 void Block::Continue(ThreadContext* thread) {
   running_ = thread;
   if (thread->sp == nullptr) return function_(thread);
-  using Code = void (*)(void*);
-  (*static_cast<Code*>(thread->sp))(thread->sp);
+  ContinueFrame(thread->sp);
 }
 
 bool Block::MaySweep() const {
@@ -50,18 +60,25 @@ bool Block::MaySweep() const {
   return true;
 }
 
-// Runs every thread once. True when all of them have come to barrier 0, which completes it; false
-// when one did anything else: then LeaveSweep has noted what the others did.
-bool Block::Sweep() {
+// Runs every thread, in order, from one barrier 0 to the next, again and again. Ends when a thread
+// does anything else: then LeaveSweep has noted what the others did.
+void Block::Sweep() {
   sweeping_ = true;
-  context_.arrivals = 0;
   for (uint32_t i = 0; i < thread_count_; ++i) {
     Continue(&threads_[i]);
-    if (!sweeping_) return false;
+    if (!sweeping_) return;
   }
-  sweeping_ = false;
-  context_.arrivals = 0;
-  return true;
+  // Now all have frames, and their contexts need not be looked at.
+  ThreadContext* const end = threads_.get() + thread_count_;
+  for (;;) {
+    char* frame = frames_.get();
+    for (ThreadContext* thread = threads_.get(); thread != end; ++thread) {
+      running_ = thread;
+      ContinueFrame(frame);
+      if (!sweeping_) return;
+      frame += frame_stride_;
+    }
+  }
 }
 
 // Called before a thread does anything that others can see: those before it wait at barrier 0,
@@ -74,6 +91,7 @@ void Block::LeaveSweep(const ThreadContext* self) {
   BarrierState& barrier = barriers_[0];
   barrier.arrived = index;
   barrier.and_all = index == 0;
+  if (index != 0) occupied_barriers_ |= 1;
   ready_warps_ = 0;
   for (uint32_t w = 0; w < warp_count_; ++w) {
     const uint32_t first = w * kWarpSize;
@@ -93,8 +111,7 @@ void Block::RunCoroutines() {
     const bool sweep = may_sweep_ && MaySweep();
     may_sweep_ = false;
     if (sweep) {
-      while (Sweep()) {
-      }
+      Sweep();
     } else {
       ThreadContext* next = Next();
       if (next == nullptr) break;
