@@ -1,5 +1,10 @@
 // Whole kernels, from PTX text to results.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 #include "tests/unit/emulation_runtime/program_fixture.h"
 
@@ -147,6 +152,113 @@ TEST_F(Kernels, StoresBehindDeviceMemoryAreIllegalAddresses) {
             CUDA_ERROR_MISALIGNED_ADDRESS);
   EXPECT_EQ(Run("own_shared", 1, 1, Params().Add(out).Add(uint64_t{1} << 16)),
             CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+// Loops in a page of code that is followed by a page which is not there can run a hundred times
+// slower (codegen/load.cc), so the loader leaves no page of code untouched.
+TEST_F(Kernels, PagesOfCodeAreResident) {
+  ASSERT_EQ(Load(kVectorAdd), "");
+  ASSERT_EQ(program_->Compile(KernelNamed("vector_add")), CUDA_SUCCESS);
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  std::ifstream maps("/proc/self/maps");
+  size_t pages = 0;
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream fields(line);
+    std::string range, rights, offset, device, inode, name;
+    fields >> range >> rights >> offset >> device >> inode >> name;
+    if (rights != "r-xp" || inode != "0" || !name.empty()) continue;
+    const size_t dash = range.find('-');
+    const uintptr_t end = std::stoull(range.substr(dash + 1), nullptr, 16);
+    for (uintptr_t at = std::stoull(range, nullptr, 16); at < end; at += page, ++pages) {
+      unsigned char resident = 0;
+      ASSERT_EQ(mincore(reinterpret_cast<void*>(at), page, &resident), 0);
+      EXPECT_EQ(resident & 1, 1) << line << " at " << std::hex << at;
+    }
+  }
+  EXPECT_GE(pages, 3u);  // the code, and two that the processor may look ahead to
+}
+
+// Waits in the kernel's own code (threads are coroutines) and in a function that it calls (threads
+// are fibres) must come to the same: partial sums by barriers, with a reduction at a barrier,
+// shuffles in between, and threads that leave early.
+std::string WaitingKernel(bool in_function) {
+  const std::string wait = in_function ? "call.uni wait_here, ();" : "bar.sync 0;";
+  return R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.func wait_here() {
+  bar.sync 0;
+  ret;
+}
+.visible .entry sums(.param .u64 to, .param .u32 leavers) {
+  .shared .align 4 .b8 words[1024];
+  .reg .pred %p<4>;
+  .reg .b32 %r<16>;
+  .reg .b64 %rd<6>;
+  ld.param.u64 %rd1, [to];
+  ld.param.u32 %r1, [leavers];
+  mov.u32 %r2, %tid.x;
+  mov.u32 %r3, %ntid.x;
+  shl.b32 %r4, %r2, 2;
+  mov.u32 %r5, words;
+  add.u32 %r6, %r5, %r4;
+  st.shared.u32 [%r6], %r2;
+  shr.u32 %r7, %r3, 1;
+LOOP:
+  )" + wait +
+         R"(
+  setp.ge.u32 %p1, %r2, %r7;
+  @%p1 bra NEXT;
+  shl.b32 %r8, %r7, 2;
+  add.u32 %r9, %r6, %r8;
+  ld.shared.u32 %r10, [%r9];
+  ld.shared.u32 %r11, [%r6];
+  add.u32 %r11, %r11, %r10;
+  st.shared.u32 [%r6], %r11;
+NEXT:
+  shr.u32 %r7, %r7, 1;
+  setp.ne.u32 %p2, %r7, 0;
+  @%p2 bra LOOP;
+  )" + wait +
+         R"(
+  setp.lt.u32 %p3, %r2, %r1;
+  @%p3 bra END;
+  setp.ne.u32 %p1, %r2, 0xffff;
+  bar.red.popc.u32 %r12, 0, %p1;
+  ld.shared.u32 %r13, [words];
+  shfl.sync.idx.b32 %r14, %r2, 31, 31, -1;
+  )" + wait +
+         R"(
+  mad.lo.u32 %r13, %r13, 1000, %r12;
+  add.u32 %r13, %r13, %r14;
+  cvta.to.global.u64 %rd2, %rd1;
+  mul.wide.u32 %rd3, %r2, 4;
+  add.u64 %rd4, %rd2, %rd3;
+  st.global.u32 [%rd4], %r13;
+END:
+  ret;
+}
+)";
+}
+
+TEST_F(Kernels, ThreadsWaitAsCoroutinesAndOnFibres) {
+  constexpr uint32_t kThreads = 256;
+  for (const bool in_function : {false, true}) {
+    ASSERT_EQ(Load(WaitingKernel(in_function)), "");
+    // None, a whole warp, and a warp and a half leave before the last barriers.
+    for (const uint32_t leavers : {0u, 32u, 48u}) {
+      uint32_t* out = Allocate<uint32_t>(kThreads);
+      memset(out, 0, kThreads * sizeof *out);
+      ASSERT_EQ(Run("sums", 3, kThreads, Params().Add(out).Add(leavers)), CUDA_SUCCESS);
+      constexpr uint32_t kSum = kThreads * (kThreads - 1) / 2;
+      for (uint32_t i = 0; i < kThreads; ++i) {
+        const uint32_t last_lane = i / 32 * 32 + 31;
+        const uint32_t expected = i < leavers ? 0 : kSum * 1000 + (kThreads - leavers) + last_lane;
+        ASSERT_EQ(out[i], expected) << i << " " << leavers << " " << in_function;
+      }
+    }
+  }
 }
 
 }  // namespace
