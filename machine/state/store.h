@@ -22,7 +22,7 @@ struct MachineEntry {
 
 class MachineStore {
  public:
-  explicit MachineStore(std::filesystem::path state) : machines_(std::move(state) / "machines") {}
+  explicit MachineStore(const std::filesystem::path& state) : machines_(state / "machines") {}
 
   // Makes the folder and writes the record; the returned lock keeps the machine "running". Throws
   // Failure when the name is taken.
