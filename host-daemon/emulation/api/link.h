@@ -20,8 +20,8 @@ namespace smolvm::emulation {
 // Threads: every function may be called from any thread; one at a time works.
 class LinkState {
  public:
-  LinkState(JitOptions options, std::unique_ptr<Linker> linker)
-      : options_(std::move(options)), linker_(std::move(linker)) {}
+  LinkState(const JitOptions& options, std::unique_ptr<Linker> linker)
+      : options_(options), linker_(std::move(linker)) {}
 
   CUresult Add(CUjitInputType type, std::span<const std::byte> data, std::string_view name);
   // `*image` stays valid until the state ends or another Complete makes a different image.
