@@ -20,10 +20,10 @@ void FunctionEmitter::EmitBarrier(const Instruction& i) {
     return constant != nullptr && constant->isZero();
   };
   if (coroutine != nullptr && is_zero(id) && is_zero(count)) {
-    // __syncthreads(): the scheduler looks at the count when the thread has returned.
-    V slot =
-        b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), block_ctx, offsetof(BlockContext, arrivals));
-    b.CreateStore(b.CreateAdd(b.CreateLoad(b.getInt32Ty(), slot), I32(1)), slot);
+    // __syncthreads(): the scheduler looks when the thread has returned. A plain store, so that one
+    // thread's turn does not wait for the one's before it.
+    b.CreateStore(I32(1), b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), block_ctx,
+                                                       offsetof(BlockContext, arrived)));
   } else {
     CallHelper(Helper::kBarSync, {ctx, id, count});
   }

@@ -59,7 +59,7 @@ bool Block::Start(Launch& launch, uint64_t index) {
   is_coroutine_ = launch.code->is_coroutine;
   sweeping_ = false;
   may_sweep_ = true;
-  context_.arrivals = 0;
+  context_.arrived = 0;
   // Blocks of one grid differ in their index only.
   if (prepared_for_ != launch.grid_id) PrepareThreads(launch);
   for (uint32_t i = 0; i < count; ++i) {

@@ -8,7 +8,7 @@
 //
 // Threads of most kernels are coroutines, not fibres: "waits" then means that a helper notes it and
 // returns, and the generated code returns to RunCoroutines. In Sweep, the common case, all threads
-// run in order from one __syncthreads() to the next, and nothing is noted but a count.
+// run in order from one __syncthreads() to the next, and nothing is noted but that.
 #pragma once
 
 #include <cstdint>

@@ -33,8 +33,8 @@ struct BlockContext {
   void* const* helpers;        // the table of helpers.h
   uint64_t grid_id;
   uint64_t grid_workspace;  // what %envreg1 and 2 hold: {u32 size, u32 barrier}, zero at launch
-  // Coroutines count here that they came to barrier 0 (__syncthreads); see Block::Sweep.
-  uint32_t arrivals;
+  // Coroutines note here that they have come to barrier 0 (__syncthreads); see Block::Sweep.
+  uint32_t arrived;
 };
 
 // One cache line: a barrier touches every thread's.

@@ -86,7 +86,7 @@ void Block::Sweep() {
 void Block::LeaveSweep(const ThreadContext* self) {
   if (!sweeping_) return;
   sweeping_ = false;
-  context_.arrivals = 0;
+  context_.arrived = 0;
   const auto index = static_cast<uint32_t>(self - threads_.get());
   BarrierState& barrier = barriers_[0];
   barrier.arrived = index;
@@ -117,8 +117,8 @@ void Block::RunCoroutines() {
       if (next == nullptr) break;
       Continue(next);
     }
-    if (context_.arrivals != 0) {
-      context_.arrivals = 0;
+    if (context_.arrived != 0) {
+      context_.arrived = 0;
       Barrier(running_, 0, 0);
     }
   }
