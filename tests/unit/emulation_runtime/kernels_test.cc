@@ -261,5 +261,26 @@ TEST_F(Kernels, ThreadsWaitAsCoroutinesAndOnFibres) {
   }
 }
 
+// Threads that go from barrier to barrier for ever give the watchdog nothing to look at but their
+// code.
+TEST_F(Kernels, EndlessBarriersTimeOut) {
+  ASSERT_EQ(Load(R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry endless() {
+LOOP:
+  bar.sync 0;
+  bra LOOP;
+}
+)"),
+            "");
+  for (const uint32_t threads : {1u, 64u}) {
+    LaunchConfig config{{2, 1, 1}, {threads, 1, 1}};
+    config.timeout_ms = 20;
+    EXPECT_EQ(Run("endless", config, Params()), CUDA_ERROR_LAUNCH_TIMEOUT) << threads;
+  }
+}
+
 }  // namespace
 }  // namespace smolvm::emulation
