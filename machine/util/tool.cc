@@ -39,6 +39,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (const auto& [key, value] : env) setenv(key.c_str(), value.c_str(), 1);
   std::vector<char*> pointers;
+  pointers.reserve(argv.size() + 1);
   for (const std::string& item : argv) pointers.push_back(const_cast<char*>(item.c_str()));
   pointers.push_back(nullptr);
   if (workdir.empty() || chdir(workdir.c_str()) == 0) execv(path.c_str(), pointers.data());
@@ -69,7 +70,7 @@ struct Pipe {
 };
 
 std::string MustFind(const std::string& name) {
-  const std::string path = FindProgram(name);
+  std::string path = FindProgram(name);
   if (path.empty()) Fail("the program '{}' is missing; install it", name);
   return path;
 }
@@ -128,7 +129,7 @@ std::string FindProgram(const std::string& name) {
   folders += ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
   for (size_t begin = 0; begin < folders.size();) {
     const size_t end = std::min(folders.find(':', begin), folders.size());
-    const std::string candidate = folders.substr(begin, end - begin) + "/" + name;
+    std::string candidate = folders.substr(begin, end - begin) + "/" + name;
     if (candidate[0] == '/' && access(candidate.c_str(), X_OK) == 0) return candidate;
     begin = end + 1;
   }

@@ -20,7 +20,7 @@ class DaemonVm : public DirectVm {
  protected:
   // The probe, the guest's library, and what both need of this host.
   std::string MakeTree() {
-    const std::string tree = dir_ + "/tree";
+    std::string tree = dir_ + "/tree";
     const std::string make = fmt::format(
         "mkdir -p {0}/bin {0}/opt/smolvm-cuda && cp {1} {0}/bin/cuda-probe && "
         "cp -L {2} {0}/opt/smolvm-cuda/libcuda.so.1 && "
