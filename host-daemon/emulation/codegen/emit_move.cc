@@ -52,14 +52,14 @@ void FunctionEmitter::EmitMov(const Instruction& i) {
       from.kind != Operand::Kind::kSpecial) {
     return Refuse(i);
   }
-  if (type == Type::kF32 || type == Type::kF64) return Write(to, Read(from, type), type);
+  if (CopiesAsFloat(to, type)) return Write(to, Read(from, type), type);
   WriteBits(to, ReadBits(from, type), type);
 }
 
 void FunctionEmitter::EmitSelp(const Instruction& i) {
   const Type type = i.type();
   V condition = ReadPredicate(i.operands[3]);
-  if (type == Type::kF32 || type == Type::kF64) {
+  if (CopiesAsFloat(i.operands[0], type)) {
     return Write(i.operands[0],
                  b.CreateSelect(condition, Read(i.operands[1], type), Read(i.operands[2], type)),
                  type);

@@ -1,6 +1,10 @@
 // Operands: registers, immediates, special registers.
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
 #include "host-daemon/emulation/codegen/emitter.h"
 
 namespace smolvm::emulation::codegen {
@@ -39,7 +43,8 @@ V FunctionEmitter::Resize(V value, unsigned bits, bool is_signed) {
 // NaN results of .f32 instructions are canonical (PTX ISA 9.7.3: 0x7fffffff), and x86 gives other
 // ones. Which NaN it is shows only where bits are looked at, so arithmetic leaves its NaN as it
 // comes, and reads of bits put it right. A register that gets both arithmetic results and raw bits
-// (loads, integer results) is put right at once instead, because raw bits must stay as they are.
+// (loads, integer results, literals) is put right at once instead, because raw bits must stay as
+// they are.
 void FunctionEmitter::NoteFloatDefinitions() {
   float_use_.assign(f.registers.size(), 0);
   const auto is_arithmetic = [](const Instruction& i) {
@@ -71,11 +76,16 @@ void FunctionEmitter::NoteFloatDefinitions() {
             i.opcode == Opcode::kNeg) &&
            i.type() == Type::kF32;
   };
+  const auto is_nan_literal = [](const Operand& o) {
+    return o.is_immediate() && std::isnan(std::bit_cast<float>(static_cast<uint32_t>(o.bits)));
+  };
   std::vector<const Instruction*> copies;
   for (const Instruction& i : f.body) {
     const size_t written = ptx::InfoOf(i.opcode).destinations;
     if (is_copy(i) && i.operands[0].is_register()) {
       copies.push_back(&i);
+      const bool raw = std::any_of(i.operands.begin() + 1, i.operands.end(), is_nan_literal);
+      if (raw) float_use_[i.operands[0].index] |= kRaw;
       continue;
     }
     for (size_t k = 0; k < written && k < i.operands.size(); ++k) {
@@ -108,6 +118,13 @@ void FunctionEmitter::NoteFloatDefinitions() {
       changed = changed || use != before;
     }
   }
+}
+
+// Into a register that also gets raw bits a copy is one of bits: those that it copies may be raw.
+bool FunctionEmitter::CopiesAsFloat(const Operand& to, Type type) const {
+  if (type == Type::kF64) return true;
+  const bool mixed = to.is_register() && float_use_[to.index] == (kArithmetic | kRaw);
+  return type == Type::kF32 && !mixed;
 }
 
 V FunctionEmitter::Canonical(V value) {

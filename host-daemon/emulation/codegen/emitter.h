@@ -137,6 +137,7 @@ class FunctionEmitter {
   V Resize(V value, unsigned bits, bool is_signed);
   void NoteFloatDefinitions();
   V Canonical(V value);
+  bool CopiesAsFloat(const Operand& to, Type type) const;
 
   // ---- emit_address.cc ----
   struct Access {

@@ -63,6 +63,35 @@ TEST_F(Kernels, VectorAdd) {
   for (uint32_t i = 0; i < kCount; ++i) ASSERT_EQ(c[i], a[i] + b[i]) << i;
 }
 
+// A NaN that a program writes out keeps its bits, one that arithmetic makes is canonical.
+TEST_F(Kernels, LiteralNansKeepTheirBits) {
+  ASSERT_EQ(Load(R"(
+.version 6.4
+.target sm_50
+.address_size 64
+.visible .entry select(.param .u64 out, .param .f32 zero) {
+  .reg .pred %p<3>;
+  .reg .f32 %f<5>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [out];
+  ld.param.f32 %f1, [zero];
+  div.rn.f32 %f2, %f1, %f1;
+  testp.notanumber.f32 %p1, %f2;
+  selp.f32 %f3, 0f7fc00000, %f2, %p1;
+  not.pred %p2, %p1;
+  selp.f32 %f4, 0f7fc00000, %f2, %p2;
+  st.global.f32 [%rd1], %f3;
+  st.global.f32 [%rd1+4], %f4;
+  ret;
+}
+)"),
+            "");
+  auto* out = Allocate<uint32_t>(2);
+  ASSERT_EQ(Run("select", 1, 1, Params().Add(out).Add(0.0f)), CUDA_SUCCESS);
+  EXPECT_EQ(out[0], 0x7fc00000u);
+  EXPECT_EQ(out[1], 0x7fffffffu);
+}
+
 TEST_F(Kernels, KernelInfo) {
   ASSERT_EQ(Load(kVectorAdd), "");
   ASSERT_EQ(program_->kernels().size(), 1u);
