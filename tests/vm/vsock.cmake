@@ -26,7 +26,7 @@ if(NOT SMOLVM_SANITIZE AND TARGET smolvm-cuda-vsock AND TARGET smolvm-cuda-worke
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   smolvm_test(daemon_vm_test
     SOURCES ${CMAKE_CURRENT_LIST_DIR}/daemon_vm_test.cc ${CMAKE_CURRENT_LIST_DIR}/direct_vm.cc
-    LIBS fmt::fmt-header-only LABELS vm TIMEOUT 600)
+    LIBS smolvm::fmt LABELS vm TIMEOUT 600)
   add_dependencies(daemon_vm_test daemon_vm_init smolvm-cuda-daemon smolvm-cuda-vsock
     smolvm-cuda-worker smolvm_guest_cuda smolvm_cuda_emulation cuda-probe)
   target_compile_definitions(daemon_vm_test PRIVATE SMOLVM_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
