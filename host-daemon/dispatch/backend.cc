@@ -13,7 +13,8 @@ namespace {
 class DriverBackend : public Backend {
  public:
   DriverBackend(const driver::DriverTable& table, const BackendPolicy& policy)
-      : table_(table), policy_{policy.memory_limit, policy.output_fd} {}
+      : table_(table),
+        policy_{policy.memory_limit, policy.output_fd, policy.device_memory_is_addressable} {}
 
   // Asked for before a guest is there, so that the guest need not wait for it.
   CUresult TakeSnapshot() {

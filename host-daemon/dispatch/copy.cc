@@ -47,6 +47,20 @@ uint32_t InPieces(session::Call& call, char* piece, Copy copy) {
   return CUDA_SUCCESS;
 }
 
+// The device memory itself, where this process can address it: the connection then reads it and
+// writes to it with no buffer between. Only behind a piece that the driver copied: that one waited
+// for the work before it, and says what is wrong. Null where it is not one allocation.
+char* Addressable(Dispatcher& d, CUdeviceptr at, uint64_t bytes) {
+  CUdeviceptr base = 0;
+  size_t size = 0;
+  if (!d.device_memory_is_addressable() || bytes == 0 ||
+      d.driver().cuMemGetAddressRange_v2(&base, &size, at) != CUDA_SUCCESS || at < base ||
+      at - base >= size || bytes > size - (at - base)) {
+    return nullptr;
+  }
+  return reinterpret_cast<char*>(at);
+}
+
 // Behind unfinished work: the bytes wait in a buffer of their own, so that the connection does not.
 uint32_t QueueToDevice(Dispatcher& d, session::Call& call, CUdeviceptr to, CUstream stream) {
   const size_t size = call.bulk_left();
@@ -78,7 +92,11 @@ uint32_t ToDevice(Dispatcher& d, session::Call& call, CUdeviceptr to, CUstream s
   if (!queued) return d.NotInDriver("cuMemcpyHtoDAsync_v2");
   const auto now = Variant(call, driver.cuMemcpyHtoD_v2, driver.cuMemcpyHtoD_v2_ptds);
   return InPieces(call, piece.data(), [&](uint64_t offset, size_t size) {
-    return CopyPiece(d, call, stream, now, queued, to + offset, piece.data(), size);
+    const CUresult result =
+        CopyPiece(d, call, stream, now, queued, to + offset, piece.data(), size);
+    const uint64_t left = call.bulk_left();
+    char* rest = result ? nullptr : Addressable(d, to + offset + size, left);
+    return rest && !call.ReadBulk(rest, left) ? CUDA_ERROR_UNKNOWN : result;
   });
 }
 
@@ -100,6 +118,9 @@ uint32_t ToGuest(Dispatcher& d, session::Call& call, CUdeviceptr from, uint64_t 
     }
     if (!call.SendBulk(piece.data(), size)) return kGone;
     offset += size;
+    if (const char* rest = Addressable(d, from + offset, bytes - offset)) {
+      return call.SendBulk(rest, bytes - offset) ? CUDA_SUCCESS : kGone;
+    }
   }
   return CUDA_SUCCESS;
 }

@@ -15,6 +15,7 @@ thread_local bool t_synchronised = false;
 
 Dispatcher::Dispatcher(const driver::DriverTable& driver, const Policy& policy)
     : driver_(driver),
+      device_memory_is_addressable_(policy.device_memory_is_addressable),
       memory_(driver, policy.memory_limit),
       staging_(driver),
       copies_back_(driver),

@@ -29,6 +29,9 @@ struct Policy {
   uint64_t memory_limit = 0;
   // Where the driver's and the kernels' printf ends up in this process; -1 = nowhere.
   int output_fd = -1;
+  // Whether device memory lies at its addresses in this process too, as the emulation device's
+  // does.
+  bool device_memory_is_addressable = false;
 };
 
 // Lifetime: one per session; the driver table must outlive it.
@@ -49,6 +52,7 @@ class Dispatcher : public session::Handler {
   CopiesBack& copies_back() { return copies_back_; }
   Staging& staging() { return staging_; }
   Layouts& layouts() { return layouts_; }
+  bool device_memory_is_addressable() const { return device_memory_is_addressable_; }
 
   // The answer when the host's driver is older than a call.
   CUresult NotInDriver(const char* name);
@@ -93,6 +97,7 @@ class Dispatcher : public session::Handler {
   CUcontext OwnerOf(CUlinkState) const { return nullptr; }
 
   const driver::DriverTable& driver_;
+  const bool device_memory_is_addressable_;
   HandleTable handles_;
   LinkTable links_;
   MemoryTable memory_;

@@ -60,7 +60,7 @@ std::unique_ptr<Backend> LoadDriver(const WorkerOptions& options, const BackendP
   return LoadBackend(options.driver, policy, error);
 }
 
-std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, const BackendPolicy& policy,
+std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, BackendPolicy policy,
                                        std::string* error) {
   if (!options.gpus.empty() && options.gpus != "0") {
     *error = "--gpus " + options.gpus + ": the emulation device is device 0, and the only one";
@@ -72,6 +72,7 @@ std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, const Backe
   SetUnlessEmpty("SMOLVM_CUDA_EMULATION_CC", options.emulation_compute_capability);
   SetUnlessEmpty("SMOLVM_CUDA_EMULATION_CACHE", options.emulation_cache);
   SetUnlessEmpty("SMOLVM_CUDA_KERNEL_TIMEOUT_MS", options.kernel_timeout_ms);
+  policy.device_memory_is_addressable = true;
   return LoadBackend(options.emulation, policy, error);
 }
 
