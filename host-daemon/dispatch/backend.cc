@@ -14,7 +14,8 @@ class DriverBackend : public Backend {
  public:
   DriverBackend(const driver::DriverTable& table, const BackendPolicy& policy)
       : table_(table),
-        policy_{policy.memory_limit, policy.output_fd, policy.device_memory_is_addressable} {}
+        policy_{policy.memory_limit, policy.output_fd, policy.errors_fd,
+                policy.device_memory_is_addressable} {}
 
   // Asked for before a guest is there, so that the guest need not wait for it.
   CUresult TakeSnapshot() {

@@ -17,7 +17,7 @@ constexpr off_t kPieceBytes = 64 * 1024;
 
 void DeviceOutput::SendNew(session::Session& session) {
   if (fd_ < 0) return;
-  std::fflush(stdout);
+  std::fflush(frame_ == wire::kDeviceOutput ? stdout : stderr);
   struct stat status {};
   if (fstat(fd_, &status) != 0 || status.st_size <= sent_) return;
   std::vector<char> piece(static_cast<size_t>(std::min(kPieceBytes, status.st_size - sent_)));
@@ -26,8 +26,7 @@ void DeviceOutput::SendNew(session::Session& session) {
     const ssize_t got = pread(fd_, piece.data(), static_cast<size_t>(want), sent_);
     if (got <= 0) return;
     sent_ += got;
-    if (!session.SendAhead(wire::kDeviceOutput, {}, {piece.data(), static_cast<size_t>(got)}))
-      return;
+    if (!session.SendAhead(frame_, {}, {piece.data(), static_cast<size_t>(got)})) return;
   }
   // What was sent need not stay in memory; offsets keep counting.
   fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, sent_);

@@ -19,7 +19,8 @@ Dispatcher::Dispatcher(const driver::DriverTable& driver, const Policy& policy)
       memory_(driver, policy.memory_limit),
       staging_(driver),
       copies_back_(driver),
-      output_(policy.output_fd) {
+      output_(policy.output_fd, wire::kDeviceOutput),
+      errors_(policy.errors_fd, wire::kDeviceErrors) {
   for (size_t i = 0; i < kCallCount; ++i) rows_[kCalls[i].id] = &kCalls[i];
 }
 
@@ -34,7 +35,9 @@ uint32_t Dispatcher::Handle(session::Call& call) {
 
 void Dispatcher::BeforeReply(session::Call& call) {
   copies_back_.SendFinished(call.session());
-  if (t_synchronised) output_.SendNew(call.session());
+  if (!t_synchronised) return;
+  output_.SendNew(call.session());
+  errors_.SendNew(call.session());
 }
 
 CUresult Dispatcher::NotInDriver(const char* name) {

@@ -27,8 +27,9 @@ namespace smolvm::dispatch {
 struct Policy {
   // Bytes of device memory; 0 = no limit of ours.
   uint64_t memory_limit = 0;
-  // Where the driver's and the kernels' printf ends up in this process; -1 = nowhere.
+  // Where what the driver and the kernels print ends up in this process; -1 = nowhere.
   int output_fd = -1;
+  int errors_fd = -1;
   // Whether device memory lies at its addresses in this process too, as the emulation device's
   // does.
   bool device_memory_is_addressable = false;
@@ -105,6 +106,7 @@ class Dispatcher : public session::Handler {
   Layouts layouts_;
   CopiesBack copies_back_;
   DeviceOutput output_;
+  DeviceOutput errors_;
   std::array<const CallRow*, wire::kMaxCallId + 1> rows_{};
   std::mutex logged_mutex_;
   std::set<std::string> logged_;

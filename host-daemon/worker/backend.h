@@ -16,6 +16,8 @@ struct BackendPolicy {
   uint64_t memory_limit = 0;
   // The memory file that this process's stdout is: what kernels print ends up there.
   int output_fd = -1;
+  // The same for stderr: the text of failed assertions.
+  int errors_fd = -1;
   // Whether device memory lies at its addresses in this process too (the emulation device's).
   bool device_memory_is_addressable = false;
 };

@@ -8,7 +8,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -39,11 +44,22 @@ void PrepareProcess() {
   fcntl(kControlFd, F_SETFD, FD_CLOEXEC);
 }
 
-// Makes stdout a file in memory, which is where kernels' printf goes. -1 when that fails.
-int MakeStdoutAFile() {
+// Makes a file in memory of a standard stream, where kernels' printf (stdout) and failed assertions
+// (stderr) go. -1 when that fails.
+int MakeAFileOf(int stream) {
   const int fd = memfd_create("device-output", MFD_CLOEXEC);
-  if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) return -1;
+  if (fd < 0 || dup2(fd, stream) < 0) return -1;
   return fd;
+}
+
+// What a guest's kernel says on stderr is the guest's to read: in the daemon's log it could forge
+// lines. So the log keeps the descriptor that stderr was, here and in the libraries of ours.
+bool KeepLogApartFromStderr() {
+  const int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  __sanitizer_set_report_fd(reinterpret_cast<void*>(intptr_t{fd}));
+#endif
+  return fd >= 0 && setenv("SMOLVM_CUDA_LOG_FD", std::to_string(fd).c_str(), 1) == 0;
 }
 
 void SetUnlessEmpty(const char* name, const std::string& value) {
@@ -197,11 +213,13 @@ int WorkerMain(int argc, char** argv) {
   PrepareProcess();
   BackendPolicy policy;
   policy.memory_limit = options.memory_limit;
-  policy.output_fd = MakeStdoutAFile();
+  policy.output_fd = MakeAFileOf(STDOUT_FILENO);
+  policy.errors_fd = KeepLogApartFromStderr() ? MakeAFileOf(STDERR_FILENO) : -1;
   std::string name, error;
-  if (policy.output_fd < 0) error = std::string("no memory file for output: ") + strerror(errno);
+  const bool has_files = policy.output_fd >= 0 && policy.errors_fd >= 0;
+  if (!has_files) error = std::string("no memory file for output: ") + strerror(errno);
   const std::unique_ptr<Backend> backend =
-      policy.output_fd < 0 ? nullptr : Load(options, policy, &name, &error);
+      has_files ? Load(options, policy, &name, &error) : nullptr;
   const bool sandbox = options.sandbox && name == "emulation";
   const bool confined =
       backend != nullptr && sandbox && EnterSandbox({.folder = CacheFolder()}, &error);

@@ -27,7 +27,8 @@ int ThresholdFromEnvironment() {
 void WriteOut(std::string_view line) {
   const char* path = getenv("SMOLVM_CUDA_LOG_FILE");
   const int file = path && *path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
-  const int fd = file >= 0 ? file : STDERR_FILENO;
+  const char* number = getenv("SMOLVM_CUDA_LOG_FD");
+  const int fd = file >= 0 ? file : number && *number ? atoi(number) : STDERR_FILENO;
   ssize_t written;
   do {
     written = write(fd, line.data(), line.size());

@@ -49,6 +49,7 @@ enum ControlId : uint32_t {
   kHostCallback = 6,  // host → guest on the callback connection; args session.HostCallback;
                       // answered with a reply
   kGoodbye = 7,  // guest → host, no reply: the process ends; the session may be freed at once
+  kDeviceErrors = 8,  // as kDeviceOutput, for the program's stderr: failed assertions
 };
 inline constexpr uint32_t kFirstCallId = 0x100;
 inline constexpr uint32_t kMaxCallId = 0x1FFF;

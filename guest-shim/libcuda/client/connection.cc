@@ -186,7 +186,9 @@ bool Connection::ReadFrame() {
     return false;
   switch (header.call_id) {
     case wire::kDeviceOutput:
-      return ReadOutput(header);
+      return ReadOutput(header, stdout);
+    case wire::kDeviceErrors:
+      return ReadOutput(header, stderr);
     case wire::kCopyBack:
       return ReadCopyBack(header);
     default:
@@ -218,12 +220,12 @@ bool Connection::ReadReply(const wire::FrameHeader& header) {
   return true;
 }
 
-bool Connection::ReadOutput(const wire::FrameHeader& header) {
+bool Connection::ReadOutput(const wire::FrameHeader& header, FILE* to) {
   std::vector<char> text(header.bulk_length);
   if (!channel_->Skip(header.args_length) || !channel_->Read(text.data(), text.size()))
     return false;
   // Through the program's own buffer, so that it keeps its place among what the program prints.
-  fwrite(text.data(), 1, text.size(), stdout);
+  fwrite(text.data(), 1, text.size(), to);
   return true;
 }
 

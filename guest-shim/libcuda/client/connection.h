@@ -13,6 +13,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <list>
 #include <map>
@@ -89,7 +90,7 @@ class Connection {
   bool ReadFrame();
   bool ReadReply(const wire::FrameHeader& header);
   bool ReadCopyBack(const wire::FrameHeader& header);
-  bool ReadOutput(const wire::FrameHeader& header);
+  bool ReadOutput(const wire::FrameHeader& header, FILE* to);
   CUresult WaitFor(Waiter& waiter);
   void Die();
 

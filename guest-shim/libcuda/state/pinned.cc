@@ -9,10 +9,10 @@ namespace smolvm::guest {
 namespace {
 
 bool IsMapped(const char* p, size_t size) {
+  if (size > UINTPTR_MAX - reinterpret_cast<uintptr_t>(p)) return false;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t begin = reinterpret_cast<uintptr_t>(p) / page * page;
   const uintptr_t end = reinterpret_cast<uintptr_t>(p) + size;
-  if (end < begin) return false;
   // msync fails with ENOMEM when a page of the range is not mapped; MS_ASYNC starts nothing.
   return msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
 }

@@ -11,6 +11,7 @@ namespace smolvm::remoting {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Program : public Remoting, public ::testing::WithParamInterface<const char*> {};
 
@@ -60,6 +61,16 @@ TEST_F(ProgramOutput, BadModulesFillTheLog) {
 TEST_F(ProgramOutput, KernelsPrintOnTheGuestsStdoutInTheirPlace) {
 #ifdef SMOLVM_KERNELS_RUN
   EXPECT_EQ(Run({"kernel_prints"}), "before\nline 0\nline 1\nline 2\nafter\n");
+#else
+  GTEST_SKIP() << "this build runs no kernels";
+#endif
+}
+
+// The text is a stranger's: it may not stand in the daemon's log, where it could pass for a line.
+TEST_F(ProgramOutput, FailedAssertionsGoToTheGuestsStderrAndNotToTheLog) {
+#ifdef SMOLVM_KERNELS_RUN
+  EXPECT_THAT(Run({"kernel_asserts"}), HasSubstr("Assertion `x\nforged=1` failed.\n"));
+  EXPECT_THAT(daemon().log(), Not(HasSubstr("\nforged=1")));
 #else
   GTEST_SKIP() << "this build runs no kernels";
 #endif

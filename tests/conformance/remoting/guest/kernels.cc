@@ -68,6 +68,32 @@ constexpr char kSay[] = R"(
 }
 )";
 
+// __assertfail("x\nforged=1", the same, 7, the same, 1): a text that would be a line of its own.
+constexpr char kAssert[] = R"(
+.extern .func __assertfail (.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
+.global .align 1 .b8 text[11] = {120, 10, 102, 111, 114, 103, 101, 100, 61, 49, 0};
+.visible .entry fails()
+{
+  .reg .b64 %rd<3>;
+  mov.u64 %rd1, text;
+  cvta.global.u64 %rd2, %rd1;
+  {
+    .param .b64 param0;
+    st.param.b64 [param0], %rd2;
+    .param .b64 param1;
+    st.param.b64 [param1], %rd2;
+    .param .b32 param2;
+    st.param.b32 [param2], 7;
+    .param .b64 param3;
+    st.param.b64 [param3], %rd2;
+    .param .b64 param4;
+    st.param.b64 [param4], 1;
+    call.uni __assertfail, (param0, param1, param2, param3, param4);
+  }
+  ret;
+}
+)";
+
 // Stores to an address that is nobody's.
 constexpr char kFault[] = R"(
 .visible .entry fault()
@@ -258,6 +284,12 @@ COMMAND(kernel_prints) {
   }
   OK(cuCtxSynchronize());
   printf("after\n");
+}
+
+COMMAND(kernel_asserts) {
+  Start();
+  OK(cuLaunchKernel(Load(kAssert, "fails"), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  WANT(710, cuCtxSynchronize());
 }
 
 // A fault is told by whatever can tell it next, and no copy returns stale data with success.

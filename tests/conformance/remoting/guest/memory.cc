@@ -19,6 +19,7 @@ COMMAND(host_register) {
   WANT(1, cuMemHostUnregister(unaligned));
   WANT(1, cuMemHostUnregister(memory.data()));
   WANT(1, cuMemHostRegister(unaligned, 0, 0));
+  WANT(1, cuMemHostRegister(unaligned, SIZE_MAX, 0));
   WANT(1, cuMemHostRegister(nullptr, 16, 0));
   OK(cuMemHostRegister(unaligned, 10001, 0));
   // Registered memory takes part in asynchronous copies.
