@@ -42,12 +42,16 @@ uint32_t HostTscKhz() {
 
 bool CanOpen(const char* path) { return UniqueFd(open(path, O_RDWR | O_CLOEXEC)).valid(); }
 
+// werror: by default QEMU stops a machine whose host has no space left, and nobody is told.
 void AddDisk(std::vector<std::string>* argv, const std::string& id, const std::string& file,
              bool read_only) {
   argv->insert(argv->end(), {"-drive",
                              fmt::format("id={},file={},format=raw,if=none,cache=writeback,{}", id,
                                          Value(file), read_only ? "readonly=on" : "discard=unmap"),
-                             "-device", fmt::format("virtio-blk-device,drive={0},serial={0}", id)});
+                             "-device",
+                             fmt::format("virtio-blk-device,drive={0},serial={0},"
+                                         "werror=report,rerror=report",
+                                         id)});
 }
 
 }  // namespace
