@@ -49,9 +49,21 @@ CUresult PlaceOf(CUdeviceptr address, Place* place) {
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
+// Whether the kernel can take the bytes from there. When it finds out in the middle of a frame, the
+// connection is lost; a short copy from nowhere faults in the program, as it does with the driver.
+bool CanSend(const void* source, size_t size) {
+  constexpr size_t kAskFrom = 4096;
+  if (size >= kAskFrom) return IsMapped(source, size);
+  const volatile char* bytes = static_cast<const char*>(source);
+  static_cast<void>(bytes[0]);
+  static_cast<void>(bytes[size - 1]);
+  return true;
+}
+
 template <typename Request>
 CUresult ToDevice(uint32_t call_id, uint32_t variant, const Request& request, const void* source,
                   bool known) {
+  if (!CanSend(source, request.ByteCount)) return CUDA_ERROR_INVALID_VALUE;
   const iovec part = Part(source, request.ByteCount);
   if (known && ContextProved()) return Post(call_id, variant, request, Bulk(&part, 1));
   api::None none;
@@ -124,6 +136,28 @@ struct HostRows {
   char* Row(size_t y, size_t z) const { return base + z * slice + y * pitch; }
 };
 
+// The first byte of the box on one side, from the side's base, and how far from it the last one
+// ends. False when rows or slices would overlap, or addresses wrap around.
+struct Box {
+  size_t x, y, z, pitch, height;
+  size_t start = 0, span = 0;
+
+  bool Measure(size_t width, size_t rows, size_t depth) {
+    const bool slices = depth > 1 || z > 0;
+    if ((rows > 1 || y > 0 || slices) && (x > pitch || width > pitch - x)) return false;
+    if (slices && (y > height || rows > height - y)) return false;
+    const auto end = static_cast<unsigned __int128>(pitch) * height;
+    if (end > SIZE_MAX / 2) return false;
+    const unsigned __int128 first = end * z + static_cast<unsigned __int128>(pitch) * y + x;
+    const unsigned __int128 whole =
+        end * (depth - 1) + static_cast<unsigned __int128>(pitch) * (rows - 1) + width;
+    if (first > SIZE_MAX / 4 || whole > SIZE_MAX / 4) return false;
+    start = static_cast<size_t>(first);
+    span = static_cast<size_t>(whole);
+    return true;
+  }
+};
+
 HostRows RowsAt(const void* host, size_t x, size_t y, size_t z, size_t pitch, size_t height) {
   auto* base = static_cast<char*>(const_cast<void*>(host));
   return {base + x + y * pitch + z * pitch * height, pitch, pitch * height};
@@ -150,10 +184,6 @@ CUresult Transfer(uint32_t variant, const CUDA_MEMCPY3D& copy, const CUstream* s
                   EncodeArgs(api::Memcpy3DV2Request{std::move(description)}), bulk, reply);
 }
 
-bool RowOverlap(size_t width, size_t pitch, size_t height, size_t rows, size_t depth) {
-  return (rows > 1 && pitch < width) || (depth > 1 && height < rows);
-}
-
 CUresult Copy3D(uint32_t variant, CUDA_MEMCPY3D copy, const CUstream* stream) {
   if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_ARRAY) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -167,10 +197,14 @@ CUresult Copy3D(uint32_t variant, CUDA_MEMCPY3D copy, const CUstream* stream) {
              to_host = copy.dstMemoryType == CU_MEMORYTYPE_HOST;
   if ((from_host && !copy.srcHost) || (to_host && !dst_host)) return CUDA_ERROR_INVALID_VALUE;
   if (copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0) return RequireContext();
-  if (RowOverlap(copy.WidthInBytes, copy.srcPitch, copy.srcHeight, copy.Height, copy.Depth) ||
-      RowOverlap(copy.WidthInBytes, copy.dstPitch, copy.dstHeight, copy.Height, copy.Depth)) {
+  Box from{copy.srcXInBytes, copy.srcY, copy.srcZ, copy.srcPitch, copy.srcHeight};
+  Box to{copy.dstXInBytes, copy.dstY, copy.dstZ, copy.dstPitch, copy.dstHeight};
+  if (!from.Measure(copy.WidthInBytes, copy.Height, copy.Depth) ||
+      !to.Measure(copy.WidthInBytes, copy.Height, copy.Depth)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (from_host && !CanSend(static_cast<const char*>(copy.srcHost) + from.start, from.span))
+    return CUDA_ERROR_INVALID_VALUE;
   const HostRows source =
       RowsAt(copy.srcHost, copy.srcXInBytes, copy.srcY, copy.srcZ, copy.srcPitch, copy.srcHeight);
   const HostRows target =

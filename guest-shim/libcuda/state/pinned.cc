@@ -6,9 +6,7 @@
 #include <vector>
 
 namespace smolvm::guest {
-namespace {
-
-bool IsMapped(const char* p, size_t size) {
+bool IsMapped(const void* p, size_t size) {
   if (size > UINTPTR_MAX - reinterpret_cast<uintptr_t>(p)) return false;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t begin = reinterpret_cast<uintptr_t>(p) / page * page;
@@ -16,8 +14,6 @@ bool IsMapped(const char* p, size_t size) {
   // msync fails with ENOMEM when a page of the range is not mapped; MS_ASYNC starts nothing.
   return msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
 }
-
-}  // namespace
 
 void* PinnedMemory::Allocate(size_t size, unsigned flags, CUcontext context, CUdevice device) {
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

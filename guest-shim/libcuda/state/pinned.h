@@ -22,6 +22,9 @@ struct PinnedBlock {
   CUdevice device;
 };
 
+// Whether [p, p + size) is memory of this process, readable or not.
+bool IsMapped(const void* p, size_t size);
+
 // Threads: every function may be called from any thread.
 class PinnedMemory {
  public:

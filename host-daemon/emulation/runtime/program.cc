@@ -58,6 +58,27 @@ CUresult ProgramImpl::Prepare(JitLog* log) {
     if (module_.functions[i].is_entry && module_.functions[i].has_body)
       Describe(static_cast<uint32_t>(i));
   }
+  return CheckLimits(log);
+}
+
+// What no device of ours has is refused when it is loaded, as ptxas does.
+CUresult ProgramImpl::CheckLimits(JitLog* log) const {
+  constexpr uint64_t kStaticShared = 48 << 10, kConstants = 64 << 10, kLocal = 512 << 10;
+  const auto check = [&](const KernelInfo& kernel, const char* what, uint64_t bytes,
+                         uint64_t most) {
+    if (bytes <= most) return true;
+    log->error +=
+        fmt::format("entry function '{}' uses too much {} data ({:#x} bytes, {:#x} max)\n",
+                    kernel.name, what, bytes, most);
+    return false;
+  };
+  for (const KernelInfo& kernel : kernels_) {
+    if (!check(kernel, "shared", kernel.static_shared_bytes, kStaticShared) ||
+        !check(kernel, "local", kernel.local_bytes, kLocal) ||
+        !check(kernel, "constant", kernel.const_bytes, kConstants)) {
+      return CUDA_ERROR_INVALID_PTX;
+    }
+  }
   return CUDA_SUCCESS;
 }
 

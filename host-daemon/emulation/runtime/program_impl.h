@@ -42,6 +42,7 @@ class ProgramImpl : public Program {
   CUresult InitialiseVariables(JitLog* log);
   uint64_t AddressOf(ptx::Symbol symbol) const;
   void Describe(uint32_t function);
+  CUresult CheckLimits(JitLog* log) const;
   // The key of a kernel's object: what it is made from, and by what.
   std::string KeyOf(const Kernel& kernel) const;
   CUresult CompileLocked(size_t index);

@@ -24,7 +24,8 @@ INSTANTIATE_TEST_SUITE_P(Errors, Program,
                          [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Memory, Program,
                          ::testing::Values("round_trip", "host_register", "read_into_pinned",
-                                           "pointer_attributes", "reset", "pageable_copies"),
+                                           "pointer_attributes", "reset", "pageable_copies",
+                                           "unmapped_sources"),
                          [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Streams, Program,
                          ::testing::Values("host_functions", "host_function_feeds_copy",

@@ -1,4 +1,5 @@
 // Whole kernels, from PTX text to results.
+#include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@ namespace smolvm::emulation {
 namespace {
 
 using Kernels = ProgramTest;
+using ::testing::HasSubstr;
 
 constexpr const char* kVectorAdd = R"(
 .version 6.4
@@ -90,6 +92,19 @@ TEST_F(Kernels, LiteralNansKeepTheirBits) {
   ASSERT_EQ(Run("select", 1, 1, Params().Add(out).Add(0.0f)), CUDA_SUCCESS);
   EXPECT_EQ(out[0], 0x7fc00000u);
   EXPECT_EQ(out[1], 0x7fffffffu);
+}
+
+TEST_F(Kernels, MoreMemoryThanADeviceHasIsRefusedWhenLoaded) {
+  const auto with = [](const std::string& global, const std::string& local) {
+    return ".version 6.4\n.target sm_50\n.address_size 64\n" + global +
+           "\n.visible .entry k() {\n  " + local +
+           "\n  .reg .b64 %rd<2>;\n  mov.u64 %rd1, x;\n  ret;\n}\n";
+  };
+  EXPECT_EQ(Load(with(".shared .b8 x[49152];", "")), "");
+  EXPECT_THAT(Load(with(".shared .b8 x[49153];", "")), HasSubstr("too much shared data"));
+  EXPECT_THAT(Load(with(".shared .b8 x[1099511627776];", "")), HasSubstr("too much shared data"));
+  EXPECT_THAT(Load(with(".const .b8 x[65537];", "")), HasSubstr("too much constant data"));
+  EXPECT_THAT(Load(with("", ".local .b8 x[600000];")), HasSubstr("too much local data"));
 }
 
 TEST_F(Kernels, KernelInfo) {

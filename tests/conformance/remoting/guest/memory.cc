@@ -8,6 +8,35 @@
 
 namespace smolvm::remoting {
 
+// A copy from where nothing is fails, and the session goes on.
+COMMAND(unmapped_sources) {
+  Start();
+  CUdeviceptr device = 0;
+  OK(cuMemAlloc(&device, 1 << 21));
+  char small[64] = {};
+  WANT(1, cuMemcpyHtoD(device, small, size_t{1} << 40));
+  WANT(1, cuMemcpyHtoD(device, small, SIZE_MAX));
+  WANT(1, cuMemcpyHtoDAsync(device, small, SIZE_MAX, nullptr));
+  WANT(1, cuMemcpyHtoD(device, reinterpret_cast<void*>(4096), 1 << 21));
+  CUDA_MEMCPY2D flat{};
+  flat.srcMemoryType = CU_MEMORYTYPE_HOST;
+  flat.srcHost = small;
+  flat.srcPitch = 10;
+  flat.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  flat.dstDevice = device;
+  flat.dstPitch = 100;
+  flat.WidthInBytes = 10;
+  flat.Height = 5;
+  OK(cuMemcpy2D(&flat));
+  flat.srcXInBytes = SIZE_MAX;
+  WANT(1, cuMemcpy2D(&flat));
+  flat.srcXInBytes = 0;
+  flat.srcHost = reinterpret_cast<void*>(4096);
+  flat.srcPitch = flat.WidthInBytes = flat.dstPitch = 4096;
+  WANT(1, cuMemcpy2D(&flat));
+  OK(cuMemcpyHtoD(device, small, sizeof small));
+}
+
 COMMAND(host_register) {
   Start();
   std::vector<char> memory(1 << 16);
