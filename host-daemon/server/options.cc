@@ -115,6 +115,9 @@ void AddOptions(CLI::App& app, Texts& texts, Options& options) {
   app.add_option("--kernel-timeout", texts.kernel_timeout,
                  "seconds after which an emulated kernel is ended; 0 is never")
       ->check(CLI::Range(0.0, 1e6))
+      ->check([](const std::string& text) {  // the range lets it through: it compares with nothing
+        return text.find_first_of("nN") == std::string::npos ? "" : text + " is not a number";
+      })
       ->capture_default_str();
   app.add_option("--emulation-library", texts.emulation_library)->group("");
   app.add_option("--worker", options.worker)->group("")->take_last();

@@ -79,7 +79,7 @@ void AddVerbs(CLI::App* app, Options* options, RawTexts* raw) {
          options, raw);
   CLI::App* exec = AddVerb(app, options, "exec",
                            "run a command in a kept machine (which is started if it is stopped)");
-  exec->add_option("-n,--name", options->name)->required();
+  exec->add_option("-n,--name", options->name, "the machine's name")->required();
   AddCommandOptions(exec, options, raw);
   AddVerb(app, options, "list", "the machines of this user")
       ->add_flag("--json", options->json, "as JSON");
@@ -88,8 +88,8 @@ void AddVerbs(CLI::App* app, Options* options, RawTexts* raw) {
   CLI::App* prune =
       AddVerb(app, options, "prune", "remove a machine; with --all its image in the cache too");
   for (CLI::App* sub : {stop, remove, prune}) {
-    sub->add_option("-n,--name", options->name)->required();
-    sub->add_flag("--force", options->force, "do not wait for the machine to stop in order");
+    sub->add_option("-n,--name", options->name, "the machine's name")->required();
+    sub->add_flag("--force", options->force, "end a running machine at once, whatever runs in it");
   }
   // A stopped machine still needs its image, so there is nothing for stop to take along.
   stop->add_flag("--cascade", options->cascade)->group("");
@@ -100,6 +100,16 @@ void AddVerbs(CLI::App* app, Options* options, RawTexts* raw) {
   supervise->add_option("--record", options->record)->required();
   supervise->add_option("--owner-fd", options->owner_fd)->required();
   supervise->add_option("--lock-fd", options->lock_fd)->required();
+}
+
+std::string HelpOf(const CLI::App& verb) {
+  std::string text = verb.help("smolvm machine");
+  const std::string_view options = "[OPTIONS]";
+  const size_t at = text.find(options);
+  const bool takes_command = verb.get_name() == "run" || verb.get_name() == "exec";
+  if (takes_command && at != std::string::npos)
+    text.insert(at + options.size(), verb.get_name() == "run" ? " [-- CMD...]" : " -- CMD...");
+  return text;
 }
 
 void Check(const Options& options, const RawTexts& raw) {
@@ -173,7 +183,7 @@ Options ParseOptions(int argc, const char* const* argv) {
     app.parse(words);
   } catch (const CLI::CallForHelp&) {
     const auto chosen = app.get_subcommands();
-    throw ParseEnd{chosen.empty() ? app.help() : chosen[0]->help(), 0};
+    throw ParseEnd{chosen.empty() ? app.help() : HelpOf(*chosen[0]), 0};
   } catch (const CLI::ExtrasError& error) {
     Fail("{}; a command goes after '--' ('smolvm machine --help' tells the rest)", error.what());
   } catch (const CLI::ParseError& error) {
