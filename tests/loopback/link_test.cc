@@ -161,10 +161,11 @@ TEST_F(Linking, FilesAreReadInTheGuest) {
 TEST_F(Linking, DamagedInputsDoNotReachTheDriver) {
   const CUlinkState state = Begin();
   const uint32_t wrapper[] = {0x466243B1, 1, 0x1000, 0, 0, 0};
-  const std::string kInputs[] = {std::string(reinterpret_cast<const char*>(wrapper), 24),
-                                 std::string("\x50\xed\x55\xba\x01\x00\x10\x00\xff\xff", 16),
-                                 "\x7f"
-                                 "ELF, but short"};
+  const std::string kInputs[] = {
+      std::string(reinterpret_cast<const char*>(wrapper), 24),
+      std::string("\x50\xed\x55\xba\x01\x00\x10\x00\xff\xff", 10) + std::string(6, '\0'),
+      "\x7f"
+      "ELF, but short"};
   for (const std::string& input : kInputs) {
     EXPECT_EQ(Add(state, input, CU_JIT_INPUT_FATBINARY), CUDA_ERROR_INVALID_IMAGE);
     EXPECT_EQ(Add(state, input, CU_JIT_INPUT_CUBIN), CUDA_ERROR_INVALID_IMAGE);

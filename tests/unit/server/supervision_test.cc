@@ -73,9 +73,9 @@ TEST_F(SupervisionTest, WorkersHaveNothingOpenOfTheDaemons) {
   std::vector<std::unique_ptr<GuestEnd>> silent;
   for (int i = 0; i < 20; ++i) silent.push_back(Connect());
   ConnectAndGreet();
-  // Standard streams, the control socket, the memory file, the session's socket, and the session's
-  // eventfd.
-  EXPECT_LE(std::stoi(ConnectAndGreet()->Ask(kFakeOpenFds)), 7);
+  // Standard streams, the control socket, the log, two memory files, the session's socket, and the
+  // session's eventfd.
+  EXPECT_LE(std::stoi(ConnectAndGreet()->Ask(kFakeOpenFds)), 9);
 }
 
 TEST_F(SupervisionTest, DrainingLetsSessionsEnd) {
