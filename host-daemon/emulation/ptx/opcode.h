@@ -16,6 +16,7 @@ enum class Opcode : uint8_t {
 };
 
 inline constexpr size_t kOpcodeCount = 0
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a term of the sum below.
 #define OPCODE(enumerator, name, destinations, least, most, types, modifiers) +1
 #define ALIAS(enumerator, name)
 #include "host-daemon/emulation/ptx/opcodes.def"

@@ -8,7 +8,6 @@
 namespace smolvm::emulation {
 namespace {
 
-using ptx::kNoIndex;
 using ptx::StateSpace;
 using ptx::SymbolKind;
 
