@@ -1,5 +1,4 @@
 // Linking device code. The inputs come from the guest and may be anything.
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -82,13 +81,7 @@ uint32_t cuLinkAddData_v2(Dispatcher& d, session::Call& call, const api::LinkAdd
 
 static uint32_t SendImage(session::Call& call, const LinkInProgress& link, uint64_t wanted) {
   if (link.image == nullptr || wanted != link.image_bytes) return CUDA_ERROR_INVALID_VALUE;
-  const auto* image = static_cast<const std::byte*>(link.image);
-  for (uint64_t offset = 0; offset < wanted;) {
-    const size_t size = std::min<uint64_t>(wanted - offset, kPieceBytes);
-    if (!call.SendBulk(image + offset, size)) return CUDA_ERROR_UNKNOWN;
-    offset += size;
-  }
-  return CUDA_SUCCESS;
+  return call.SendBulk(link.image, wanted) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
 uint32_t cuLinkComplete(Dispatcher& d, session::Call& call, const api::LinkCompleteRequest& in,

@@ -27,4 +27,20 @@ inline bool JitOptionIsAddress(uint32_t option) {
   }
 }
 
+// Options of a whole link, which cuLinkAddData and cuLinkAddFile document as refused for an input.
+inline bool JitOptionIsOfAWholeLink(uint32_t option) {
+  switch (option) {
+    case CU_JIT_WALL_TIME:
+    case CU_JIT_INFO_LOG_BUFFER:
+    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_ERROR_LOG_BUFFER:
+    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_TARGET_FROM_CUCONTEXT:
+    case CU_JIT_TARGET:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace smolvm::api

@@ -158,9 +158,9 @@ struct Box {
   }
 };
 
-HostRows RowsAt(const void* host, size_t x, size_t y, size_t z, size_t pitch, size_t height) {
-  auto* base = static_cast<char*>(const_cast<void*>(host));
-  return {base + x + y * pitch + z * pitch * height, pitch, pitch * height};
+HostRows RowsAt(const void* host, const Box& box) {
+  return {static_cast<char*>(const_cast<void*>(host)) + box.start, box.pitch,
+          box.pitch * box.height};
 }
 
 CUresult ResolveUnified(CUmemorytype* type, CUdeviceptr device, const void** host) {
@@ -203,12 +203,8 @@ CUresult Copy3D(uint32_t variant, CUDA_MEMCPY3D copy, const CUstream* stream) {
       !to.Measure(copy.WidthInBytes, copy.Height, copy.Depth)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (from_host && !CanSend(static_cast<const char*>(copy.srcHost) + from.start, from.span))
-    return CUDA_ERROR_INVALID_VALUE;
-  const HostRows source =
-      RowsAt(copy.srcHost, copy.srcXInBytes, copy.srcY, copy.srcZ, copy.srcPitch, copy.srcHeight);
-  const HostRows target =
-      RowsAt(dst_host, copy.dstXInBytes, copy.dstY, copy.dstZ, copy.dstPitch, copy.dstHeight);
+  const HostRows source = RowsAt(copy.srcHost, from), target = RowsAt(dst_host, to);
+  if (from_host && !CanSend(source.base, from.span)) return CUDA_ERROR_INVALID_VALUE;
   const auto each_row = [&](auto&& row) {
     for (size_t z = 0; z < copy.Depth; ++z) {
       for (size_t y = 0; y < copy.Height; ++y) row(y, z);

@@ -9,6 +9,7 @@
 #include "guest-shim/libcuda/entry/entry.h"
 #include "guest-shim/libcuda/entry/image_file.h"
 #include "guest-shim/libcuda/entry/jit_options.h"
+#include "protocol/api/attributes.h"
 #include "protocol/api/guest_manual.h"
 #include "protocol/api/link.wire.h"
 
@@ -40,18 +41,7 @@ std::shared_ptr<Link> FindLink(CUlinkState state) {
 // cuLinkAddData: an input's options are compiler options.
 CUresult CheckInputOptions(unsigned count, const CUjit_option* keys) {
   for (unsigned i = 0; i < count; ++i) {
-    switch (keys[i]) {
-      case CU_JIT_WALL_TIME:
-      case CU_JIT_INFO_LOG_BUFFER:
-      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-      case CU_JIT_ERROR_LOG_BUFFER:
-      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-      case CU_JIT_TARGET_FROM_CUCONTEXT:
-      case CU_JIT_TARGET:
-        return CUDA_ERROR_INVALID_VALUE;
-      default:
-        break;
-    }
+    if (api::JitOptionIsOfAWholeLink(keys[i])) return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }

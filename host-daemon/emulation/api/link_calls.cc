@@ -3,6 +3,7 @@
 
 #include "host-daemon/emulation/api/api.h"
 #include "host-daemon/emulation/api/image_file.h"
+#include "protocol/api/attributes.h"
 
 namespace smolvm::emulation {
 
@@ -45,18 +46,7 @@ CUresult CheckInputOptions(unsigned count, const CUjit_option* options, void** v
   JitOptions jit;
   SMOLVM_RETURN_IF_ERROR(jit.Parse(count, options, values));
   for (unsigned i = 0; i < count; ++i) {
-    switch (options[i]) {
-      case CU_JIT_WALL_TIME:
-      case CU_JIT_INFO_LOG_BUFFER:
-      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-      case CU_JIT_ERROR_LOG_BUFFER:
-      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-      case CU_JIT_TARGET_FROM_CUCONTEXT:
-      case CU_JIT_TARGET:
-        return CUDA_ERROR_INVALID_VALUE;  // documented at cuLinkAddData
-      default:
-        break;
-    }
+    if (api::JitOptionIsOfAWholeLink(options[i])) return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
