@@ -23,7 +23,7 @@
 // Declares `name`, the calling thread's current context.
 #define SMOLVM_CURRENT_CONTEXT(name) \
   Context* name = nullptr;           \
-  SMOLVM_RETURN_IF_ERROR(CurrentContext(&name))
+  SMOLVM_RETURN_IF_ERROR(CurrentContext(&(name)))
 
 namespace smolvm::emulation {
 

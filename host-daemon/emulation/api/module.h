@@ -129,9 +129,7 @@ class Kernel {
 class Library : public std::enable_shared_from_this<Library> {
  public:
   Library(std::vector<std::byte> flat_image, JitOptions options, std::shared_ptr<LoadedImage> first)
-      : flat_image_(std::move(flat_image)),
-        options_(std::move(options)),
-        first_(std::move(first)) {}
+      : flat_image_(std::move(flat_image)), options_(options), first_(std::move(first)) {}
 
   CUlibrary handle() { return reinterpret_cast<CUlibrary>(this); }
   const LoadedImage& image() const { return *first_; }
