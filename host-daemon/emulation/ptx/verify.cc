@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "host-daemon/emulation/ptx/immediates.h"
 #include "host-daemon/emulation/ptx/quote.h"
 #include "host-daemon/emulation/ptx/shape.h"
 
@@ -34,7 +35,8 @@ class InstructionVerifier {
         return Text() + ": operand " + std::to_string(n + 1) + " does not fit";
       }
     }
-    return "";
+    const std::string error = CheckImmediates(i_);
+    return error.empty() ? "" : Text() + ": " + error;
   }
 
  private:

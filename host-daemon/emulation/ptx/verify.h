@@ -22,6 +22,7 @@
 //   - special registers and symbols stand in mov (symbols also in cvta, isspacep, mapa and
 //   getctarank); a special
 //     register is at least as wide as the mov.
+// Of immediates: that they are in the range that the ISA gives (immediates.h).
 // Of calls: a known function that is no kernel, or a register with a prototype or targets; as many
 // arguments and
 //   results as its signature has, each as large.

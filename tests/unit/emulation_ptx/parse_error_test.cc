@@ -83,6 +83,53 @@ TEST(ParseError, VerifiesOperands) {
   for (const char* body : kRows) ErrorOf(Kernel(body));
 }
 
+// Each row is refused by ptxas too.
+TEST(ParseError, ImmediateOutOfRange) {
+  const Row kRows[] = {
+      {"bar.sync 16;", "line 6: 'bar.sync': barrier number '16' is not in 0..15"},
+      {"bar.sync -1;", "barrier number '-1' is not in 0..15"},
+      {"\nbarrier.sync 16;", "line 7: 'barrier.sync': barrier number '16'"},
+      {"barrier.cta.sync.aligned 99;", "barrier number '99'"},
+      {"bar.arrive 16, 32;", "barrier number '16'"},
+      {"bar.red.popc.u32 %r1, 16, %p1;", "barrier number '16'"},
+      {"barrier.red.and.pred %p1, 16, 64, %p1;", "barrier number '16'"},
+      {"bar.sync 1, 33;", "thread count '33' is no multiple of the warp size"},
+      {"bar.sync %r1, 33;", "thread count '33'"},
+      {"bar.red.popc.u32 %r1, 1, 33, %p1;", "thread count '33'"},
+      {"bar.arrive 1, 0;", "thread count '0' is not allowed"},
+      {"bfe.u32 %r1, %r2, 256, 1;", "bit position '256' is not in 0..255"},
+      {"bfi.b64 %rd1, %rd2, %rd3, 0, 256;", "bit length '256' is not in 0..255"},
+      {"alloca.u64 %rd1, 16, 3;", "alignment '3' is no power of two"},
+      {"pmevent 16;", "event '16' is not in 0..15"},
+  };
+  for (const Row& row : kRows) {
+    EXPECT_THAT(ErrorOf(Kernel(row.body)).message, HasSubstr(row.message)) << row.body;
+  }
+}
+
+TEST(ParseError, ImmediateInRange) {
+  const char* const kRows[] = {
+      "bar.sync 15;",
+      "bar.sync 1, 0;",
+      "bar.sync 1, 64;",
+      "bar.sync 1, 2048;",
+      "bar.sync %r1, %r2;",
+      "bar.arrive 15, 32;",
+      "bar.red.popc.u32 %r1, 15, %p1;",
+      // The last operand is the predicate, not a count.
+      "bar.red.popc.u32 %r1, 0, 1;",
+      "bfe.u32 %r1, %r2, 255, 255;",
+      "shfl.sync.idx.b32 %r1, %r2, 33, 0xffff, -1;",
+      "prmt.b32 %r1, %r2, %r3, 0x12345;",
+      "lop3.b32 %r1, %r2, %r3, %r4, 256;",
+      "shl.b32 %r1, %r2, 77;",
+      "alloca.u64 %rd1, 16, 8;",
+      "pmevent 15;",
+      "pmevent.mask 0xffff;",
+  };
+  for (const char* body : kRows) ParseOrFail(Kernel(body));
+}
+
 TEST(ParseError, RefusesVersionsAndTargets) {
   EXPECT_EQ(ErrorOf(".version 9.1\n.target sm_90\n").code, Diagnostic::Code::kUnsupportedVersion);
   EXPECT_EQ(ErrorOf(".version 9.0\n.target sm_999\n").code, Diagnostic::Code::kUnsupportedTarget);

@@ -1,0 +1,91 @@
+#include "host-daemon/emulation/ptx/immediates.h"
+
+#include <bit>
+
+namespace smolvm::emulation::ptx {
+namespace {
+
+// PTX ISA 9.7.13.1: a block has 16 barriers; threads come to them in whole warps.
+constexpr uint64_t kLastBarrier = 15;
+constexpr uint64_t kWarpThreads = 32;
+// PTX ISA 9.7.1.20: positions and lengths of bit fields are 8-bit values.
+constexpr uint64_t kLastBit = 255;
+// PTX ISA 9.7.19.3
+constexpr uint64_t kLastEvent = 15;
+constexpr uint64_t kEventMask = 0xffff;
+
+const Operand* ImmediateAt(const Instruction& i, size_t index) {
+  if (index >= i.operands.size()) return nullptr;
+  const Operand& operand = i.operands[index];
+  return operand.kind == Operand::Kind::kInteger ? &operand : nullptr;
+}
+
+std::string Token(const Operand& operand) {
+  return "'" + std::to_string(static_cast<int64_t>(operand.bits)) + "'";
+}
+
+std::string CheckRange(const Instruction& i, size_t index, uint64_t most, const char* what) {
+  const Operand* operand = ImmediateAt(i, index);
+  if (operand == nullptr || operand->bits <= most) return "";
+  return std::string(what) + " " + Token(*operand) + " is not in 0.." + std::to_string(most);
+}
+
+// The thread count that may follow the barrier's number.
+std::string CheckThreadCount(const Instruction& i, size_t index) {
+  const Operand* count = ImmediateAt(i, index);
+  if (count == nullptr) return "";
+  if (count->bits % kWarpThreads != 0) {
+    return "thread count " + Token(*count) + " is no multiple of the warp size";
+  }
+  // An arrival's count is of other threads too, so it cannot mean "all that there are".
+  if (i.opcode == Opcode::kBarArrive && count->bits == 0) return "thread count '0' is not allowed";
+  return "";
+}
+
+std::string CheckBarrier(const Instruction& i, size_t number) {
+  std::string error = CheckRange(i, number, kLastBarrier, "barrier number");
+  // A reduction's last operand is its predicate.
+  const bool has_count = i.opcode != Opcode::kBarRed || i.operands.size() == 4;
+  if (error.empty() && has_count) error = CheckThreadCount(i, number + 1);
+  return error;
+}
+
+std::string CheckBitField(const Instruction& i, size_t position) {
+  std::string error = CheckRange(i, position, kLastBit, "bit position");
+  return error.empty() ? CheckRange(i, position + 1, kLastBit, "bit length") : error;
+}
+
+std::string CheckAlignment(const Instruction& i) {
+  const Operand* alignment = ImmediateAt(i, 2);
+  if (alignment == nullptr || std::has_single_bit(alignment->bits)) return "";
+  return "alignment " + Token(*alignment) + " is no power of two";
+}
+
+std::string CheckEvent(const Instruction& i) {
+  const bool is_mask = i.text.ends_with(".mask");
+  return CheckRange(i, 0, is_mask ? kEventMask : kLastEvent, is_mask ? "event mask" : "event");
+}
+
+}  // namespace
+
+std::string CheckImmediates(const Instruction& i) {
+  switch (i.opcode) {
+    case Opcode::kBarSync:
+    case Opcode::kBarArrive:
+      return CheckBarrier(i, 0);
+    case Opcode::kBarRed:
+      return CheckBarrier(i, 1);
+    case Opcode::kBfe:
+      return CheckBitField(i, 2);
+    case Opcode::kBfi:
+      return CheckBitField(i, 3);
+    case Opcode::kAlloca:
+      return CheckAlignment(i);
+    case Opcode::kPmevent:
+      return CheckEvent(i);
+    default:
+      return "";
+  }
+}
+
+}  // namespace smolvm::emulation::ptx
