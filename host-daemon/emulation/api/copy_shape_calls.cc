@@ -13,13 +13,22 @@ struct End {
   const void* host;
   CUdeviceptr device;
   size_t x, y, z, lod;
-  size_t pitch;   // 0 allowed when there is one row
-  size_t height;  // rows from a slice to the next; 0 allowed when there is one slice
+  size_t pitch;   // 0: not specified
+  size_t height;  // rows from a slice to the next; 0: not specified
 };
+
+// What is not specified stands for packed rows and slices ("If specified, srcPitch must be …":
+// cuMemcpy2D and cuMemcpy3D). A single row needs no pitch.
+End Completed(End end, const Extent& extent) {
+  if (end.pitch == 0 && (extent.height > 1 || extent.depth > 1)) end.pitch = extent.width;
+  if (end.height == 0) end.height = extent.height;
+  return end;
+}
 
 // The address of the first byte, the distances, and the check that all rows lie in memory that may
 // be used.
-CUresult Resolve(const End& end, const Extent& extent, Place* place, Distances* distances) {
+CUresult Resolve(const End& given, const Extent& extent, Place* place, Distances* distances) {
+  const End end = Completed(given, extent);
   if (end.type == CU_MEMORYTYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
   if (end.lod != 0 || end.pitch > kMaxPitch) return CUDA_ERROR_INVALID_VALUE;
   const bool rows = extent.height > 1 || extent.depth > 1 || end.y > 0 || end.z > 0;

@@ -36,6 +36,14 @@ CUresult Allocate(void** address, size_t bytes, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
+// Whether every page of the range is mapped: msync says ENOMEM when one is not; MS_ASYNC starts
+// nothing.
+bool IsMapped(uintptr_t base, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = base / page * page;
+  return msync(reinterpret_cast<void*>(begin), base + bytes - begin, MS_ASYNC) == 0;
+}
+
 CUresult Register(void* address, size_t bytes, unsigned flags) {
   SMOLVM_ENTER();
   const auto base = reinterpret_cast<uintptr_t>(address);
@@ -47,6 +55,7 @@ CUresult Register(void* address, size_t bytes, unsigned flags) {
   const Arena& arena = TheDriver().arena;
   if (base < arena.base() + arena.reserved_bytes() && base + bytes > arena.base())
     return CUDA_ERROR_INVALID_VALUE;
+  if (!IsMapped(base, bytes)) return CUDA_ERROR_INVALID_VALUE;
   auto region = std::make_shared<Region>(Region::Kind::kRegistered, base, bytes);
   region->owner = context->id();
   region->context = context->handle();
@@ -87,8 +96,8 @@ SMOLVM_API cuMemHostUnregister(void* address) {
   SMOLVM_CURRENT_CONTEXT(context);
   const auto base = reinterpret_cast<uintptr_t>(address);
   const auto known = TheDriver().memory.Find(base);
-  if (known == nullptr || known->kind != Region::Kind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
-  if (known->base != base) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (known == nullptr || known->kind != Region::Kind::kRegistered || known->base != base)
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   if (const auto group = context->group()) group->WaitAll();
   const auto region = TheDriver().memory.Remove(
       base, [](const Region& each) { return each.kind == Region::Kind::kRegistered; });

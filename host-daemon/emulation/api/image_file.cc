@@ -26,7 +26,8 @@ CUresult ReadWholeFile(const char* path, std::vector<std::byte>* bytes) {
     length += got;
     if (got == 0) break;
   }
-  if (std::ferror(file.get())) return CUDA_ERROR_OPERATING_SYSTEM;
+  // A folder opens, but does not read.
+  if (std::ferror(file.get())) return CUDA_ERROR_FILE_NOT_FOUND;
   bytes->resize(length);
   return length == 0 ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
 }

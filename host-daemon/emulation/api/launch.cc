@@ -141,6 +141,7 @@ CUresult ActiveBlocks(const KernelInfo& info, int block_threads, size_t dynamic_
   if (block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   *blocks = 0;
   if (block_threads > info.max_threads_per_block) return CUDA_SUCCESS;
+  if (dynamic_shared > kSharedPerBlockOptIn) return CUDA_SUCCESS;
   const size_t shared = info.static_shared_bytes + dynamic_shared;
   if (shared > kSharedPerBlockOptIn) return CUDA_SUCCESS;
   const int warps = (block_threads + kWarpSize - 1) / kWarpSize;

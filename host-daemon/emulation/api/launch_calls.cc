@@ -28,13 +28,15 @@ CUresult Launch(CUfunction handle, LaunchShape shape, CUstream stream_handle, vo
   std::shared_ptr<Stream> stream;
   SMOLVM_RETURN_IF_ERROR(FindStream(stream_handle, &stream));
   if (stream->group().context_id() != context->id()) return CUDA_ERROR_INVALID_HANDLE;
+  if (function->context_id() != context->id()) return CUDA_ERROR_INVALID_HANDLE;
   LaunchExtras extras;
   if (config != nullptr) SMOLVM_RETURN_IF_ERROR(ReadLaunchAttributes(*config, &extras));
   shape.cooperative |= extras.cooperative;
   std::vector<std::shared_ptr<Event>> events;
   for (const CUevent event : extras.events) {
     events.push_back(event == nullptr ? nullptr : TheDriver().events.Find(event));
-    if (events.back() == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (events.back() == nullptr || events.back()->context_id() != context->id())
+      return CUDA_ERROR_INVALID_HANDLE;
   }
   SMOLVM_RETURN_IF_ERROR(CheckShape(shape, *function));
   std::vector<std::byte> packed;

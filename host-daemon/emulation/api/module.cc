@@ -68,16 +68,19 @@ CUresult Function::Load() {
   return result;
 }
 
-Module::Module(std::shared_ptr<LoadedImage> image, std::shared_ptr<Context> context,
+Module::Module(std::shared_ptr<LoadedImage> image, const std::shared_ptr<Context>& context,
                bool of_library)
-    : image_(std::move(image)), context_(std::move(context)), of_library_(of_library) {}
+    : image_(std::move(image)),
+      context_(context),
+      context_id_(context->id()),
+      of_library_(of_library) {}
 
 std::shared_ptr<Function> Module::FunctionAt(size_t index) {
   std::lock_guard lock(mutex_);
   if (retired_) return nullptr;
   auto& function = functions_[index];
   if (function == nullptr) {
-    function = std::make_shared<Function>(image_, index, handle());
+    function = std::make_shared<Function>(image_, index, handle(), context_id_);
     TheDriver().functions.Add(function);
   }
   return function;

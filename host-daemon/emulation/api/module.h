@@ -62,13 +62,14 @@ struct FunctionSettings {
 // Lifetime: as long as its handle or a launch; keeps the program loaded.
 class Function {
  public:
-  Function(std::shared_ptr<LoadedImage> image, size_t index, CUmodule module)
-      : image_(std::move(image)), index_(index), module_(module) {}
+  Function(std::shared_ptr<LoadedImage> image, size_t index, CUmodule module, uint64_t context_id)
+      : image_(std::move(image)), index_(index), module_(module), context_id_(context_id) {}
 
   Program& program() const { return *image_->program; }
   const KernelInfo& info() const { return image_->program->kernels()[index_]; }
   size_t index() const { return index_; }
   CUmodule module() const { return module_; }
+  uint64_t context_id() const { return context_id_; }
   const std::shared_ptr<LoadedImage>& image() const { return image_; }
 
   // Compiles it, once.
@@ -81,6 +82,7 @@ class Function {
   const std::shared_ptr<LoadedImage> image_;
   const size_t index_;
   const CUmodule module_;
+  const uint64_t context_id_;
   std::atomic<bool> loaded_{false};
 };
 
@@ -88,7 +90,8 @@ class Function {
 // Threads: every function may be called from any thread.
 class Module {
  public:
-  Module(std::shared_ptr<LoadedImage> image, std::shared_ptr<Context> context, bool of_library);
+  Module(std::shared_ptr<LoadedImage> image, const std::shared_ptr<Context>& context,
+         bool of_library);
 
   const std::shared_ptr<LoadedImage>& image() const { return image_; }
   std::shared_ptr<Context> context() const { return context_.lock(); }
@@ -103,6 +106,7 @@ class Module {
  private:
   const std::shared_ptr<LoadedImage> image_;
   const std::weak_ptr<Context> context_;
+  const uint64_t context_id_;
   const bool of_library_;
   std::mutex mutex_;
   std::map<size_t, std::shared_ptr<Function>> functions_;

@@ -65,6 +65,8 @@ CUresult CopyAll(CUstream to_handle, CUstream from_handle) {
   std::shared_ptr<Stream> to, from;
   SMOLVM_RETURN_IF_ERROR(FindStream(to_handle, &to));
   SMOLVM_RETURN_IF_ERROR(FindStream(from_handle, &from));
+  // Documented: both streams are of one context.
+  if (to->group().context_id() != from->group().context_id()) return CUDA_ERROR_INVALID_VALUE;
   to->sync_policy = from->sync_policy.load();
   to->set_priority(from->priority());
   return CUDA_SUCCESS;

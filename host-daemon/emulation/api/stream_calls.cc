@@ -137,6 +137,14 @@ CUresult IsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
       handle, status, [](const Stream&) { return CU_STREAM_CAPTURE_STATUS_NONE; });
 }
 
+// Nothing can be captured (cuStreamBeginCapture is not supported), so there is no more to tell.
+CUresult CaptureInfo(CUstream handle, CUstreamCaptureStatus* status,
+                     const CUgraphNode** dependencies, const CUgraphEdgeData** edges) {
+  SMOLVM_ENTER();
+  if (edges != nullptr && dependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return IsCapturing(handle, status);
+}
+
 }  // namespace
 
 SMOLVM_API cuStreamCreate(CUstream* stream, unsigned int flags) { return Create(stream, flags, 0); }
@@ -215,6 +223,34 @@ SMOLVM_API cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
 SMOLVM_API cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status) {
   return IsCapturing(PerThread(stream), status);
 }
+
+// Documented: but for the status, what is returned is valid only of a capture that is active.
+SMOLVM_API cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*) {
+  return IsCapturing(Legacy(stream), status);
+}
+SMOLVM_API cuStreamGetCaptureInfo_ptsz(CUstream stream, CUstreamCaptureStatus* status,
+                                       cuuint64_t*) {
+  return IsCapturing(PerThread(stream), status);
+}
+SMOLVM_API cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*,
+                                     CUgraph*, const CUgraphNode**, size_t*) {
+  return IsCapturing(Legacy(stream), status);
+}
+SMOLVM_API cuStreamGetCaptureInfo_v2_ptsz(CUstream stream, CUstreamCaptureStatus* status,
+                                          cuuint64_t*, CUgraph*, const CUgraphNode**, size_t*) {
+  return IsCapturing(PerThread(stream), status);
+}
+SMOLVM_API cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*,
+                                     CUgraph*, const CUgraphNode** dependencies,
+                                     const CUgraphEdgeData** edges, size_t*) {
+  return CaptureInfo(Legacy(stream), status, dependencies, edges);
+}
+SMOLVM_API cuStreamGetCaptureInfo_v3_ptsz(CUstream stream, CUstreamCaptureStatus* status,
+                                          cuuint64_t*, CUgraph*, const CUgraphNode** dependencies,
+                                          const CUgraphEdgeData** edges, size_t*) {
+  return CaptureInfo(PerThread(stream), status, dependencies, edges);
+}
+
 // Nothing is ever captured, but the mode is kept, since libraries set it and put it back.
 SMOLVM_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   SMOLVM_ENTER();

@@ -62,7 +62,10 @@ class Selector {
         "-gencode arch=compute_{},code=compute_{} added{}",
         cc_ / 10, cc_ % 10,
         held_.empty() ? "nothing that is known" : fmt::format("{}", fmt::join(held_, ", ")), cc_,
-        cc_, has_ptx_ ? ", or set SMOLVM_CUDA_EMULATION_CC to a version that the PTX is for" : "");
+        cc_,
+        has_ptx_ ? ", or set SMOLVM_CUDA_EMULATION_CC (of a daemon: "
+                   "--emulation-compute-capability) to a version that the PTX is for"
+                 : "");
   }
 
   void NoteCubin() { held_.insert("a cubin (SASS)"); }

@@ -197,6 +197,35 @@ TEST_F(LaunchTest, StreamsOfOtherContextsAreRefused) {
   EXPECT_CUDA(cuCtxDestroy(other));
 }
 
+TEST_F(LaunchTest, FunctionsAndEventsOfOtherContextsAreRefused) {
+  const CUfunction empty = Function("empty");
+  CUevent event = nullptr;
+  ASSERT_CUDA(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  CUcontext other = nullptr;
+  ASSERT_CUDA(cuCtxCreate(&other, nullptr, 0, device_));
+  const CUstream stream = NewStream();
+  EXPECT_EQ(cuLaunchKernel(empty, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr),
+            CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuLaunchKernel(empty, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr),
+            CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuEventRecord(event, stream), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_CUDA(cuStreamWaitEvent(stream, event, 0));  // documented: it may be another context's
+
+  module_ = Load();  // in this context
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  attribute.value.launchCompletionEvent = {event, 0};
+  CUlaunchConfig config = {};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  EXPECT_EQ(cuLaunchKernelEx(&config, Function("empty"), nullptr, nullptr),
+            CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_CUDA(cuCtxDestroy(other));
+  module_ = nullptr;
+}
+
 TEST_F(LaunchTest, UntranslatableIsRefusedAtTheLaunch) {
   EXPECT_EQ(Launch("untranslatable", {}), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(cuFuncLoad(Function("untranslatable")), CUDA_ERROR_NOT_SUPPORTED);
@@ -258,6 +287,39 @@ TEST_F(LaunchTest, Occupancy) {
   size_t bytes = 0;
   EXPECT_CUDA(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, Function("empty"), 2, 128));
   EXPECT_EQ(bytes, size_t{113} << 10);
+}
+
+TEST_F(LaunchTest, OccupancyChecksItsArguments) {
+  const CUfunction empty = Function("empty");
+  int blocks = 0, grid = 0, block = 0;
+  size_t bytes = 0;
+  const auto size_of = [](int) -> size_t { return 0; };
+  EXPECT_EQ(cuOccupancyMaxPotentialBlockSize(&grid, &block, empty, nullptr, 0, -1),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, empty, size_of, 0, -1, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, empty, nullptr, 0, 0, 8),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuOccupancyMaxPotentialBlockSize(nullptr, &block, empty, nullptr, 0, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuOccupancyMaxPotentialBlockSize(&grid, nullptr, empty, nullptr, 0, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuOccupancyMaxPotentialBlockSize(&grid, &block, nullptr, nullptr, 0, 0),
+            CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuOccupancyMaxActiveBlocksPerMultiprocessor(nullptr, empty, 32, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, empty, -32, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuOccupancyAvailableDynamicSMemPerBlock(nullptr, empty, 1, 32),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, empty, 0, 32),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, empty, 1, -1),
+            CUDA_ERROR_INVALID_VALUE);
+  // More shared memory than there is: no block fits, whatever the sum overflows to.
+  EXPECT_CUDA(
+      cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, Function("shared"), 32, SIZE_MAX));
+  EXPECT_EQ(blocks, 0);
 }
 
 }  // namespace

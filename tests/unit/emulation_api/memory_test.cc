@@ -1,3 +1,4 @@
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <thread>
@@ -126,12 +127,27 @@ TEST_F(MemoryTest, RegisteredHostMemory) {
   EXPECT_EQ(cuMemHostRegister(unaligned + 29999, 10, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
   EXPECT_EQ(cuMemHostRegister(memory.data(), 14, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
   EXPECT_CUDA(cuMemHostRegister(unaligned + 30000, 10, 0));
-  EXPECT_EQ(cuMemHostUnregister(memory.data()), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemHostUnregister(nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemHostUnregister(memory.data()), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
   EXPECT_EQ(cuMemHostUnregister(unaligned + 1), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
   EXPECT_EQ(cuMemFreeHost(unaligned), CUDA_ERROR_INVALID_VALUE);
   EXPECT_CUDA(cuMemHostUnregister(unaligned));
   EXPECT_CUDA(cuMemHostUnregister(unaligned + 30000));
-  EXPECT_EQ(cuMemHostUnregister(unaligned), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemHostUnregister(unaligned), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+
+TEST_F(MemoryTest, OnlyMappedMemoryIsRegistered) {
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* mapped =
+      mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  char* const base = static_cast<char*>(mapped);
+  munmap(base + page, page);
+  EXPECT_EQ(cuMemHostRegister(base + page, page, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemHostRegister(base + 8, page, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_CUDA(cuMemHostRegister(base + 8, page - 8, 0));
+  EXPECT_CUDA(cuMemHostUnregister(base + 8));
+  munmap(base, page);
 }
 
 TEST_F(MemoryTest, PointerAttributesOfDeviceMemory) {

@@ -139,6 +139,7 @@ TEST_F(ModuleTest, LoadsFiles) {
   EXPECT_EQ(cuModuleLoad(&module, path), CUDA_ERROR_INVALID_IMAGE);
   std::remove(path);
   EXPECT_EQ(cuModuleLoad(&module, path), CUDA_ERROR_FILE_NOT_FOUND);
+  EXPECT_EQ(cuModuleLoad(&module, "/"), CUDA_ERROR_FILE_NOT_FOUND);
 }
 
 TEST_F(ModuleTest, LibrariesNeedNoContext) {
