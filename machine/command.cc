@@ -31,9 +31,7 @@ int Dispatch(const Options& options) {
 
 int RunCommand(int argc, char** argv) {
   try {
-    const int status = Dispatch(ParseOptions(argc, argv));
-    if (std::fflush(stdout) != 0) Fail("standard output cannot be written: {}", ErrnoText());
-    return status;
+    return Dispatch(ParseOptions(argc, argv));
   } catch (const ParseEnd& end) {
     std::fputs(end.text.c_str(), stdout);
     return end.status;

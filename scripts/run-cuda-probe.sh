@@ -29,6 +29,7 @@ usage_error() {
 }
 number() {
   case $2 in '' | *[!0-9]*) usage_error "$1 takes a number, not '$2'" ;; esac
+  case $2 in *[1-9]*) ;; *) usage_error "$1 takes a number above 0, not '$2'" ;; esac
 }
 while [ $# -gt 0 ]; do
   case $1 in

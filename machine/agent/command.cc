@@ -143,7 +143,7 @@ ExitReport Explain(const ExecRequest& request, const StartError& error) {
       return {ExitKind::kCannotRun, 0, "its user cannot be taken: " + ErrnoText(error.error)};
     case StartError::kFolder:
       return {ExitKind::kCannotRun, 0,
-              "the working folder " + request.workdir + ": " + ErrnoText(error.error)};
+              "cannot enter the working folder " + request.workdir + ": " + ErrnoText(error.error)};
     case StartError::kExec:
       break;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@ struct Options {
   // run
   std::string image;  // "": the default image
   bool cuda = false, net = false, detach = false;
-  uint32_t memory_mib = 0;       // 0: the default
+  std::optional<uint32_t> memory_mib;
   uint32_t cpus = 0;             // 0: the default
   uint32_t ready_timeout_s = 0;  // 0: the default
   std::vector<std::string> volumes;

@@ -37,16 +37,15 @@ constexpr uint32_t kCudaPort = 7000;
 
 uint32_t ChooseMemory(const Options& options) {
   const uint64_t total = AskHostMemory().total_mib;
-  if (options.memory_mib == 0) {
+  if (!options.memory_mib) {
     return std::max<uint64_t>(kLeastMemoryMib, std::min<uint64_t>(kDefaultMemoryMib, total / 2));
   }
-  if (options.memory_mib < kLeastMemoryMib) {
-    Fail("--mem {}: a machine needs {} MiB at least", options.memory_mib, kLeastMemoryMib);
+  const uint32_t wanted = *options.memory_mib;
+  if (wanted < kLeastMemoryMib) {
+    Fail("--mem {}: a machine needs {} MiB at least", wanted, kLeastMemoryMib);
   }
-  if (options.memory_mib > total) {
-    Fail("--mem {}: this host has {} MiB of memory in all", options.memory_mib, total);
-  }
-  return options.memory_mib;
+  if (wanted > total) Fail("--mem {}: this host has {} MiB of memory in all", wanted, total);
+  return wanted;
 }
 
 uint32_t ChooseCpus(const Options& options, const HostAbilities& host) {

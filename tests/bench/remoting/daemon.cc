@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +33,19 @@ bool AwaitReady(int fd) {
   return false;
 }
 
+// A process that ends with this one, however this one ends, writing to `output`; -1 on failure.
+pid_t StartBound(char* const* argv, int output) {
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // it ended before that
+  dup2(output, STDERR_FILENO);
+  dup2(output, STDOUT_FILENO);
+  execv(argv[0], argv);
+  _exit(127);
+}
+
 }  // namespace
 
 double Now() {
@@ -57,14 +70,9 @@ Daemon::Daemon() {
   if (pipe2(ends, O_CLOEXEC) != 0) Fail("no pipe");
   // A daemon whose log nobody reads must not stop at a full pipe.
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, ends[1], STDERR_FILENO);
-  posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
-  const int error = posix_spawn(&pid_, DAEMON, &files, nullptr, argv, environ);
-  posix_spawn_file_actions_destroy(&files);
+  pid_ = StartBound(argv, ends[1]);
   close(ends[1]);
-  if (error != 0 || !AwaitReady(ends[0])) Fail("the daemon does not start: " DAEMON);
+  if (pid_ < 0 || !AwaitReady(ends[0])) Fail("the daemon does not start: " DAEMON);
   // The read end stays open: the daemon would otherwise get SIGPIPE.
 }
 

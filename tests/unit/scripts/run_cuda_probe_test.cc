@@ -85,6 +85,15 @@ TEST_F(RunCudaProbeTest, PassesItsArgumentsOn) {
       EndsWith("--image python:3.12-bookworm -- python3 /probe/cuda-probe.py --elements 4096\n"));
 }
 
+TEST_F(RunCudaProbeTest, ZeroIsNotTheDefault) {
+  for (const char* arguments : {"--mem 0", "--mem 000", "--elements 0"}) {
+    const Outcome outcome = RunWith(ProbeOutput("NVIDIA A10"), 0, arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_THAT(outcome.err, HasSubstr("takes a number above 0")) << arguments;
+    EXPECT_EQ(box_.Read("calls"), "");
+  }
+}
+
 TEST_F(RunCudaProbeTest, TellsTheEmulationDeviceFromAGpu) {
   const Outcome outcome = RunWith(ProbeOutput("smolvm CPU emulation device"), 0);
   EXPECT_THAT(outcome.out, EndsWith("device_named=ok\n"
