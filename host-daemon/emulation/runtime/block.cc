@@ -107,7 +107,7 @@ ThreadContext* Block::Next() {
   if (warp.ready == 0) ready_warps_ &= ~(1u << current_warp_);
   ThreadContext* next = &threads_[current_warp_ * kWarpSize + lane];
   if (next->sp == nullptr && !is_coroutine_) {
-    next->sp = MakeFibre(stacks_[next - threads_.get()].top, &Block::RunThread, next);
+    next->sp = MakeFibre(stacks_[next - threads_.get()], &Block::RunThread, next);
   }
   return next;
 }
@@ -121,13 +121,13 @@ void Block::RunThread(void* argument) {
 void Block::Resume(void** main_sp) {
   main_sp_ = main_sp;
   if (is_coroutine_) {
-    smolvm_fibre_switch(main_sp, MakeFibre(stacks_[0].top, &Block::RunOnStack, this));
+    SwitchFibre(main_sp, MakeFibre(stacks_[0], &Block::RunOnStack, this));
     return;
   }
   ThreadContext* next = Next();
   if (next == nullptr) return;
   running_ = next;
-  smolvm_fibre_switch(main_sp, next->sp);
+  SwitchFibre(main_sp, next->sp);
 }
 
 void Block::SwitchAway(ThreadContext* self) {
@@ -135,7 +135,7 @@ void Block::SwitchAway(ThreadContext* self) {
   ThreadContext* next = Next();
   if (next == self) return;
   running_ = next;
-  smolvm_fibre_switch(&self->sp, next != nullptr ? next->sp : *main_sp_);
+  SwitchFibre(&self->sp, next != nullptr ? next->sp : *main_sp_);
 }
 
 const Stack* Block::RunningStack() const {
@@ -315,7 +315,7 @@ void Block::Exit(ThreadContext* self) {
   Finish(self);
   ThreadContext* next = Next();
   running_ = next;
-  smolvm_fibre_jump(next != nullptr ? next->sp : *main_sp_);
+  JumpToFibre(next != nullptr ? next->sp : *main_sp_);
 }
 
 }  // namespace smolvm::emulation

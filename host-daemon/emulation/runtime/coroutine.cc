@@ -42,7 +42,7 @@ void* Block::Frame(ThreadContext* self, size_t bytes) {
 void Block::RunOnStack(void* argument) {
   auto* block = static_cast<Block*>(argument);
   block->RunCoroutines();
-  smolvm_fibre_jump(*block->main_sp_);
+  JumpToFibre(*block->main_sp_);
 }
 
 // Starts a thread, or goes on where it returned.

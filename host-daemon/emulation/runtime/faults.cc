@@ -20,7 +20,7 @@ struct Previous {
   int signal;
   struct sigaction action;
 };
-Previous g_previous[] = {{SIGSEGV, {}}, {SIGBUS, {}}, {SIGURG, {}}};
+Previous g_previous[] = {{SIGSEGV, {}}, {SIGBUS, {}}, {kKickSignal, {}}};
 
 void Chain(int signal, siginfo_t* info, void* context) {
   for (const Previous& previous : g_previous) {
@@ -29,7 +29,7 @@ void Chain(int signal, siginfo_t* info, void* context) {
     if (action.sa_flags & SA_SIGINFO) return action.sa_sigaction(signal, info, context);
     if (action.sa_handler == SIG_IGN) return;
     if (action.sa_handler != SIG_DFL) return action.sa_handler(signal);
-    if (signal == SIGURG) return;  // ignored by default
+    if (signal == kKickSignal) return;  // ignored by default
     // The default: restore it and let the instruction fault again.
     ::signal(signal, SIG_DFL);
     if (info->si_code <= 0) raise(signal);  // sent by a process: would not come again by itself
@@ -124,7 +124,7 @@ void InstallFaultHandlers(const Arena& arena) {
     g_arena_bytes.store(arena.reserved_bytes());
     Install(SIGSEGV, &OnMemoryFault, &g_previous[0].action);
     Install(SIGBUS, &OnMemoryFault, &g_previous[1].action);
-    Install(SIGURG, &OnKick, &g_previous[2].action);
+    Install(kKickSignal, &OnKick, &g_previous[2].action);
   });
 }
 

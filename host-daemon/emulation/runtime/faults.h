@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda.h>
+#include <signal.h>
 
 #include <cstdint>
 
@@ -18,8 +19,16 @@ struct Fault {
 CUresult ResultOf(FaultKind kind);
 const char* NameOf(FaultKind kind);
 
-// Installs the handlers of SIGSEGV, SIGBUS and SIGURG (used to interrupt cancelled kernels) once.
-// Signals that no kernel caused go to the handlers found then.
+// Interrupts cancelled kernels. ThreadSanitizer holds a signal back until the thread calls into
+// libc, which a kernel's loop never does, but for those that faults raise.
+#ifdef __SANITIZE_THREAD__
+inline constexpr int kKickSignal = SIGTRAP;
+#else
+inline constexpr int kKickSignal = SIGURG;
+#endif
+
+// Installs the handlers of SIGSEGV, SIGBUS and kKickSignal once. Signals that no kernel caused go
+// to the handlers found then.
 void InstallFaultHandlers(const Arena& arena);
 
 // Gives the calling thread an alternate signal stack, unless it has one.

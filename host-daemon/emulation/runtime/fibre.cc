@@ -6,13 +6,22 @@
 #include <new>
 
 namespace smolvm::emulation {
+namespace {
+
+void NoteRedirection() {
+#ifdef SMOLVM_WATCHES_FIBRES
+  CurrentStack()->is_left_for_good = true;
+#endif
+}
+
+}  // namespace
 
 #if defined(__x86_64__)
 
 extern "C" void smolvm_fibre_start();
 extern "C" void smolvm_fibre_resume();
 
-void* MakeFibre(void* stack_top, void (*entry)(void*), void* argument) {
+static void* PrepareStack(void* stack_top, void (*entry)(void*), void* argument) {
   // What smolvm_fibre_switch pops: r15 r14 r13 r12 rbx rbp, return address. After the return rsp is
   // 16-aligned, as the ABI wants it before the call in smolvm_fibre_start.
   auto top = reinterpret_cast<uintptr_t>(stack_top) & ~uintptr_t{15};
@@ -27,6 +36,7 @@ void* MakeFibre(void* stack_top, void (*entry)(void*), void* argument) {
 }
 
 void RedirectToFibre(void* ucontext, void* to) {
+  NoteRedirection();
   auto* context = static_cast<ucontext_t*>(ucontext);
   context->uc_mcontext.gregs[REG_RSP] = reinterpret_cast<greg_t>(to);
   context->uc_mcontext.gregs[REG_RIP] = reinterpret_cast<greg_t>(&smolvm_fibre_resume);
@@ -56,7 +66,7 @@ void Trampoline(unsigned low, unsigned high) {
 }
 }  // namespace
 
-void* MakeFibre(void* stack_top, void (*entry)(void*), void* argument) {
+static void* PrepareStack(void* stack_top, void (*entry)(void*), void* argument) {
   auto top = (reinterpret_cast<uintptr_t>(stack_top) - sizeof(Start)) & ~uintptr_t{63};
   auto* start = new (reinterpret_cast<void*>(top)) Start;
   start->entry = entry;
@@ -84,7 +94,10 @@ extern "C" void smolvm_fibre_jump(void* to) {
   __builtin_trap();
 }
 
-void RedirectToFibre(void*, void* to) { setcontext(static_cast<ucontext_t*>(to)); }
+void RedirectToFibre(void*, void* to) {
+  NoteRedirection();
+  setcontext(static_cast<ucontext_t*>(to));
+}
 
 const void* InterruptedAddress(const void* ucontext) {
 #if defined(__aarch64__)
@@ -96,5 +109,14 @@ const void* InterruptedAddress(const void* ucontext) {
 }
 
 #endif
+
+void* MakeFibre(const Stack& stack, void (*entry)(void*), void* argument) {
+#ifdef SMOLVM_WATCHES_FIBRES
+  WatchedStack* const watched = Watch(stack.bottom, stack.top, entry, argument);
+  return PrepareStack(watched, &BeginOn, watched);
+#else
+  return PrepareStack(stack.top, entry, argument);
+#endif
+}
 
 }  // namespace smolvm::emulation

@@ -6,19 +6,37 @@
 // ABI's defaults.
 #pragma once
 
-#include <cstddef>
+#include "host-daemon/emulation/runtime/sanitizer_fibre.h"
+#include "host-daemon/emulation/runtime/stack_pool.h"
 
 namespace smolvm::emulation {
 
 // Prepares a stack so that the first switch to it calls entry(argument). `entry` must not return.
-// The result stays valid until the first switch to it.
-void* MakeFibre(void* stack_top, void (*entry)(void*), void* argument);
+// The result stays valid until the first switch to it. What ran on the stack before is forgotten.
+void* MakeFibre(const Stack& stack, void (*entry)(void*), void* argument);
 
 extern "C" {
-// Saves the running fibre in *save and continues `to`.
 void smolvm_fibre_switch(void** save, void* to);
-// Continues `to` and forgets the running fibre.
 [[noreturn]] void smolvm_fibre_jump(void* to);
+}
+
+// Saves the running fibre in *save and continues `to`.
+inline void SwitchFibre(void** save, void* to) {
+#ifdef SMOLVM_WATCHES_FIBRES
+  WatchedStack* const self = CurrentStack();
+  smolvm_fibre_switch(save, to);
+  LandOn(self);
+#else
+  smolvm_fibre_switch(save, to);
+#endif
+}
+
+// Continues `to` and forgets the running fibre.
+[[noreturn]] inline void JumpToFibre(void* to) {
+#ifdef SMOLVM_WATCHES_FIBRES
+  CurrentStack()->is_left_for_good = true;
+#endif
+  smolvm_fibre_jump(to);
 }
 
 // Called in a signal handler: makes the interrupted thread continue `to` when the handler returns;

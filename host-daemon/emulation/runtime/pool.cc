@@ -8,6 +8,8 @@
 #include <functional>
 #include <thread>
 
+#include "host-daemon/emulation/runtime/faults.h"
+
 namespace smolvm::emulation {
 namespace {
 
@@ -28,7 +30,7 @@ WorkPool::WorkPool() : size_(UsableCores()) {
   // The program's signals are its own business: ours take none but those that faults raise.
   sigset_t all, old;
   sigfillset(&all);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGURG}) sigdelset(&all, fault);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, kKickSignal}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   for (size_t i = 0; i < size_; ++i) std::thread([this] { Loop(); }).detach();
   pthread_sigmask(SIG_SETMASK, &old, nullptr);

@@ -102,7 +102,7 @@ void Worker::RunPlainBlocks(void* argument) {
       function(&self->thread_);
     }
   }
-  smolvm_fibre_jump(self->main_sp_);
+  JumpToFibre(self->main_sp_);
 }
 
 void Worker::RunPlain(Launch& launch) {
@@ -117,7 +117,7 @@ void Worker::RunPlain(Launch& launch) {
   thread_.block_context = &block_context_;
   thread_.local_base = block_context_.shared_base + launch.shared_bytes;
   thread_.spins = kSpinsBeforeYield;
-  smolvm_fibre_switch(&main_sp_, MakeFibre(stack_[0].top, &RunPlainBlocks, this));
+  SwitchFibre(&main_sp_, MakeFibre(stack_[0], &RunPlainBlocks, this));
   if (faulted_) HandleFault(launch);
 }
 
@@ -195,7 +195,7 @@ void Worker::HandleFault(Launch& launch) {
 void Worker::Raise(FaultKind kind, uint64_t address) {
   fault_ = {kind, address};
   faulted_ = true;
-  smolvm_fibre_jump(main_sp_);
+  JumpToFibre(main_sp_);
 }
 
 void Worker::Interrupt(void* ucontext, Fault fault) {
@@ -226,7 +226,7 @@ bool Worker::Kick(const Launch& launch) {
   for (const Worker* worker : AllWorkers()) {
     if (worker->launch_.load() != &launch) continue;
     any = true;
-    syscall(SYS_tgkill, getpid(), worker->thread_id_.load(), SIGURG);
+    syscall(SYS_tgkill, getpid(), worker->thread_id_.load(), kKickSignal);
   }
   return any;
 }
