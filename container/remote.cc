@@ -63,9 +63,8 @@ std::string FindLibraryFolder(const std::string& explicit_folder, const HostRoot
   std::vector<std::string> folders;
   if (!program_folder.empty()) {
     const std::string prefix = program_folder.substr(0, program_folder.rfind('/'));
+    // A folder with nothing else in it: all of it is mounted. In a build tree too.
     folders.push_back(prefix + "/lib/smolvm-cuda");
-    // Only in a build tree is `lib` ours: /usr/lib may hold the real driver's libcuda.so.1.
-    if (root.Exists(prefix + "/CMakeCache.txt")) folders.push_back(prefix + "/lib");
   }
   folders.push_back(kGuestLibraryFolder);
   folders.push_back("/usr/lib/smolvm-cuda");

@@ -31,7 +31,7 @@ inline constexpr char kRemotingDevice[] = "all";
 
 // The libraries' folder on the host: `explicit_folder` when it is not empty, else
 // $SMOLVM_CUDA_LIBRARIES, else the first that holds libcuda.so.1 of: lib/smolvm-cuda beside the
-// program's own folder, lib beside it in a build tree, /opt/smolvm-cuda, /usr/lib/smolvm-cuda.
+// program's own folder, /opt/smolvm-cuda, /usr/lib/smolvm-cuda.
 // Throws GpuConfigError when there is none.
 std::string FindLibraryFolder(const std::string& explicit_folder, const HostRoot& root,
                               const std::string& program_folder);

@@ -110,7 +110,7 @@ uint32_t cuMemPoolGetAttribute(Dispatcher& d, session::Call&,
                                api::MemPoolGetAttributeReply* out) {
   if (!d.driver().cuMemPoolGetAttribute) return d.NotInDriver("cuMemPoolGetAttribute");
   CUmemoryPool pool = nullptr;
-  if (!d.handles().Find(in.pool, &pool)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!d.handles().Find(in.pool, &pool)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t value = 0;  // int (4 bytes) or cuuint64_t; little-endian, so one buffer serves both
   const auto attribute = static_cast<CUmemPool_attribute>(in.attr);
   if (const CUresult result = d.driver().cuMemPoolGetAttribute(pool, attribute, &value))
@@ -123,7 +123,7 @@ uint32_t cuMemPoolSetAttribute(Dispatcher& d, session::Call&,
                                const api::MemPoolSetAttributeRequest& in, api::None*) {
   if (!d.driver().cuMemPoolSetAttribute) return d.NotInDriver("cuMemPoolSetAttribute");
   CUmemoryPool pool = nullptr;
-  if (!d.handles().Find(in.pool, &pool)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!d.handles().Find(in.pool, &pool)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t wide = in.value;
   int narrow = static_cast<int>(in.value);
   void* value = api::PoolAttributeIs64Bit(in.attr) ? static_cast<void*>(&wide) : &narrow;

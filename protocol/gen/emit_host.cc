@@ -14,12 +14,24 @@ const Param* ParamOf(const CallModel& call, const std::string& name) {
   return nullptr;
 }
 
+// What the driver answers to a handle that is none. INVALID_HANDLE is not among the results that
+// are documented for pools.
+const char* ErrorOfHandle(api::Handle handle) {
+  switch (handle) {
+    case api::CONTEXT:
+      return "CUDA_ERROR_INVALID_CONTEXT";
+    case api::MEM_POOL:
+      return "CUDA_ERROR_INVALID_VALUE";
+    default:
+      return "CUDA_ERROR_INVALID_HANDLE";
+  }
+}
+
 // Declares a local variable of the C parameter's name and type, filled from the request.
 std::string DeclareInput(const Param& param, const Field& field) {
   const std::string& n = param.name;
   if (field.options.handle()) {
-    const char* error = field.options.handle() == api::CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
-                                                               : "CUDA_ERROR_INVALID_HANDLE";
+    const char* error = ErrorOfHandle(field.options.handle());
     return fmt::format("  {1} {0} = nullptr;\n  if (!d.handles().Find(in.{0}, &{0})) return {2};\n",
                        n, param.type, error);
   }

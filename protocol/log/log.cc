@@ -16,12 +16,6 @@ constexpr const char* kNames[] = {"off", "error", "warn", "info", "debug"};
 std::atomic<int> g_threshold{-1};
 std::atomic<const char*> g_component{"cuda"};
 
-int ThresholdFromEnvironment() {
-  Level level = Level::kOff;
-  if (const char* text = getenv("SMOLVM_CUDA_LOG")) ParseLevel(text, &level);
-  return static_cast<int>(level);
-}
-
 // Opened anew for each line: logging is rare, and a descriptor kept open could be closed or reused
 // by the program whose process this is.
 void WriteOut(std::string_view line) {
@@ -36,15 +30,41 @@ void WriteOut(std::string_view line) {
   if (file >= 0) close(file);
 }
 
+std::string Line(Level level, std::string_view event_and_fields) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm utc{};
+  gmtime_r(&now.tv_sec, &utc);
+  char stamp[32];
+  strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
+  return fmt::format("time={}.{:03}Z level={} component={} pid={} {}\n", stamp,
+                     now.tv_nsec / 1000000, kNames[static_cast<int>(level)], g_component.load(),
+                     getpid(), event_and_fields);
+}
+
+// The environment's level, once; whoever has set a level that is none has asked for lines, and gets
+// one that says so.
+Level ThresholdFromEnvironment() {
+  const char* text = getenv("SMOLVM_CUDA_LOG");
+  Level level = Level::kOff;
+  const bool good = text == nullptr || *text == '\0' || ParseLevel(text, &level);
+  int unset = -1;
+  if (!g_threshold.compare_exchange_strong(unset, static_cast<int>(level)))
+    return static_cast<Level>(unset);
+  if (!good) {
+    WriteOut(
+        Line(Level::kError, fmt::format("event=bad_setting name=SMOLVM_CUDA_LOG value={} "
+                                        "expected=\"off, error, warn, info or debug\" used=off",
+                                        Quote(text))));
+  }
+  return level;
+}
+
 }  // namespace
 
 Level Threshold() {
-  int level = g_threshold.load(std::memory_order_relaxed);
-  if (level < 0) {
-    level = ThresholdFromEnvironment();
-    g_threshold.store(level, std::memory_order_relaxed);
-  }
-  return static_cast<Level>(level);
+  const int level = g_threshold.load(std::memory_order_relaxed);
+  return level < 0 ? ThresholdFromEnvironment() : static_cast<Level>(level);
 }
 
 void SetThreshold(Level level) { g_threshold.store(static_cast<int>(level)); }
@@ -63,15 +83,7 @@ void SetComponent(const char* component) { g_component.store(component); }
 
 void Write(Level level, std::string_view event_and_fields) {
   if (level > Threshold() || level == Level::kOff) return;
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  tm utc{};
-  gmtime_r(&now.tv_sec, &utc);
-  char stamp[32];
-  strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-  WriteOut(fmt::format("time={}.{:03}Z level={} component={} pid={} {}\n", stamp,
-                       now.tv_nsec / 1000000, kNames[static_cast<int>(level)], g_component.load(),
-                       getpid(), event_and_fields));
+  WriteOut(Line(level, event_and_fields));
 }
 
 std::string Quote(std::string_view value) {

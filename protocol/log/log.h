@@ -4,7 +4,7 @@
 // One `key=value` line per event. Silent unless SMOLVM_CUDA_LOG is set to error, warn, info or
 // debug; lines go to stderr, or are appended to SMOLVM_CUDA_LOG_FILE (a worker, whose stderr is its
 // guest's, names another descriptor in SMOLVM_CUDA_LOG_FD). The level is read once, at the first
-// call.
+// call; one that is none of these is `off`, after a line that says so.
 //
 // Threads: every function may be called from any thread; a line is written with one write(2), so
 // lines never mix.

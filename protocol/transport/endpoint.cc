@@ -208,6 +208,7 @@ std::string ToString(const Endpoint& endpoint) {
 int Connect(const Endpoint& endpoint, int timeout_ms, std::string* error) {
   if (endpoint.kind == Endpoint::Kind::kVhostUser) {
     *error = "vhost-user endpoints can only be listened on";
+    errno = EINVAL;
     return -1;
   }
   const bool local = endpoint.kind == Endpoint::Kind::kUnix;
@@ -215,6 +216,7 @@ int Connect(const Endpoint& endpoint, int timeout_ms, std::string* error) {
   if (!local) {
     VsockAddress(endpoint.cid, endpoint.port, &address);
   } else if (!UnixAddress(endpoint.path, &address, error)) {
+    errno = EINVAL;
     return -1;
   }
   const int fd = OpenSocket(address.family, error);
@@ -225,6 +227,7 @@ int Connect(const Endpoint& endpoint, int timeout_ms, std::string* error) {
   if (code == 0) return fd;
   close(fd);
   Fail(error, "cannot connect to " + ToString(endpoint), code);
+  errno = code;
   return -1;
 }
 

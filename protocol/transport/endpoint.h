@@ -25,7 +25,7 @@ bool ParseEndpoint(std::string_view text, Endpoint* endpoint, std::string* error
 std::string ToString(const Endpoint& endpoint);
 
 // Connects within `timeout_ms`. Returns a stream socket (close-on-exec, blocking), or -1 with
-// `error` set.
+// `error` and errno set.
 int Connect(const Endpoint& endpoint, int timeout_ms, std::string* error);
 // Binds and listens (close-on-exec). A stale Unix socket that nobody listens on is replaced; a busy
 // one is an error.

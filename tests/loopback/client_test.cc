@@ -259,7 +259,7 @@ TEST_F(Client, PinnedMemoryIsAnsweredInTheGuest) {
   };
   char* memory = static_cast<char*>(aligned_alloc(4096, 8192));
   EXPECT_EQ(cuMemHostRegister_v2(memory, 0, 0), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuMemHostUnregister(memory), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
   ASSERT_EQ(cuMemHostRegister_v2(memory + 1, 5000, 0), CUDA_SUCCESS);
   EXPECT_EQ(cuMemHostRegister_v2(memory + 4000, 100, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
   unsigned type = 0;

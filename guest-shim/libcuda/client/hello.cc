@@ -108,6 +108,37 @@ uint32_t EmulatedRoundTripUs() {
   return 0;
 }
 
+// A daemon that has died is started again, by the machine's supervisor after a tenth of a second;
+// programs that start in between wait for it a little.
+class Patience {
+ public:
+  // Only where the environment names the endpoint: where it does not, most likely nobody serves.
+  explicit Patience(bool allowed) : allowed_(allowed && getenv("SMOLVM_CUDA_ENDPOINT")) {}
+
+  // After a failed attempt: true, some time later, when another one may go better.
+  bool WaitAfter(int code) {
+    // A socket's file is gone for a moment while the daemon that starts replaces it.
+    const bool gone =
+        code == ECONNREFUSED || code == ECONNRESET || code == EPIPE || (code == ENOENT && waited_);
+    const int64_t now = NowMs();
+    if (!waited_) until_ = now + kRestartMs;
+    if (!allowed_ || !gone || now + pause_ms_ > until_) return false;
+    poll(nullptr, 0, pause_ms_);
+    pause_ms_ = std::min(2 * pause_ms_, kLongestPauseMs);
+    waited_ = true;
+    return true;
+  }
+
+ private:
+  static constexpr int kRestartMs = 2000;
+  static constexpr int kLongestPauseMs = 320;
+
+  const bool allowed_;
+  bool waited_ = false;
+  int pause_ms_ = 20;
+  int64_t until_ = 0;
+};
+
 }  // namespace
 
 std::unique_ptr<transport::Channel> OpenChannel(const std::string& callback_token,
@@ -120,16 +151,25 @@ std::unique_ptr<transport::Channel> OpenChannel(const std::string& callback_toke
     log::Error("event=bad_endpoint endpoint={} error={}", log::Quote(text), log::Quote(error));
     return nullptr;
   }
-  const int64_t deadline = NowMs() + kOpenTimeoutMs;
-  const int fd = transport::Connect(endpoint, kConnectTimeoutMs / 2, &error);
-  if (fd < 0) {
-    log::Error("event=no_daemon endpoint={} error={} hint=\"start smolvm-cuda-daemon on the host\"",
-               log::Quote(text), log::Quote(error));
-    return nullptr;
-  }
-  auto channel = std::make_unique<transport::Channel>(fd);
-  if (!SendHello(*channel, callback_token) || !ReadHelloReply(fd, deadline, reply)) {
-    log::Error("event=no_hello endpoint={} errno={}", log::Quote(text), errno);
+  // A callback connection belongs to a session, which a new daemon does not know.
+  Patience patience(callback_token.empty());
+  std::unique_ptr<transport::Channel> channel;
+  while (!channel) {
+    const int64_t deadline = NowMs() + kOpenTimeoutMs;
+    const int fd = transport::Connect(endpoint, kConnectTimeoutMs / 2, &error);
+    if (fd < 0) {
+      if (patience.WaitAfter(errno)) continue;
+      log::Error(
+          "event=no_daemon endpoint={} error={} hint=\"start smolvm-cuda-daemon on the host\"",
+          log::Quote(text), log::Quote(error));
+      return nullptr;
+    }
+    channel = std::make_unique<transport::Channel>(fd);
+    if (SendHello(*channel, callback_token) && ReadHelloReply(fd, deadline, reply)) break;
+    const int code = errno;
+    channel.reset();
+    if (patience.WaitAfter(code)) continue;
+    log::Error("event=no_hello endpoint={} errno={}", log::Quote(text), code);
     return nullptr;
   }
   if (reply->status != CUDA_SUCCESS) {

@@ -144,7 +144,8 @@ struct Box {
 
   bool Measure(size_t width, size_t rows, size_t depth) {
     const bool slices = depth > 1 || z > 0;
-    if ((rows > 1 || y > 0 || slices) && (x > pitch || width > pitch - x)) return false;
+    if ((rows > 1 || y > 0 || slices || pitch != 0) && (x > pitch || width > pitch - x))
+      return false;
     if (slices && (y > height || rows > height - y)) return false;
     const auto end = static_cast<unsigned __int128>(pitch) * height;
     if (end > SIZE_MAX / 2) return false;
@@ -184,6 +185,13 @@ CUresult Transfer(uint32_t variant, const CUDA_MEMCPY3D& copy, const CUstream* s
                   EncodeArgs(api::Memcpy3DV2Request{std::move(description)}), bulk, reply);
 }
 
+// What is not specified stands for packed rows and slices ("If specified, srcPitch must be …":
+// cuMemcpy2D and cuMemcpy3D). A single row needs no pitch.
+void Complete(const CUDA_MEMCPY3D& copy, size_t* pitch, size_t* height) {
+  if (*pitch == 0 && (copy.Height > 1 || copy.Depth > 1)) *pitch = copy.WidthInBytes;
+  if (*height == 0) *height = copy.Height;
+}
+
 CUresult Copy3D(uint32_t variant, CUDA_MEMCPY3D copy, const CUstream* stream) {
   if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_ARRAY) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -197,6 +205,8 @@ CUresult Copy3D(uint32_t variant, CUDA_MEMCPY3D copy, const CUstream* stream) {
              to_host = copy.dstMemoryType == CU_MEMORYTYPE_HOST;
   if ((from_host && !copy.srcHost) || (to_host && !dst_host)) return CUDA_ERROR_INVALID_VALUE;
   if (copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0) return RequireContext();
+  Complete(copy, &copy.srcPitch, &copy.srcHeight);
+  Complete(copy, &copy.dstPitch, &copy.dstHeight);
   Box from{copy.srcXInBytes, copy.srcY, copy.srcZ, copy.srcPitch, copy.srcHeight};
   Box to{copy.dstXInBytes, copy.dstY, copy.dstZ, copy.dstPitch, copy.dstHeight};
   if (!from.Measure(copy.WidthInBytes, copy.Height, copy.Depth) ||
@@ -250,16 +260,14 @@ CUresult Copy3D(uint32_t variant, CUDA_MEMCPY3D copy, const CUstream* stream) {
 
 CUDA_MEMCPY3D As3D(const CUDA_MEMCPY2D& flat) {
   CUDA_MEMCPY3D copy{};
-  // A pitch of 0 stands for packed rows on the host's side (CUDA_MEMCPY2D's documentation).
-  const auto pitch = [&](size_t given) { return given ? given : flat.WidthInBytes; };
   copy.srcXInBytes = flat.srcXInBytes, copy.srcY = flat.srcY;
   copy.srcMemoryType = flat.srcMemoryType, copy.srcHost = flat.srcHost;
   copy.srcDevice = flat.srcDevice, copy.srcArray = flat.srcArray;
-  copy.srcPitch = pitch(flat.srcPitch), copy.srcHeight = flat.srcY + flat.Height;
+  copy.srcPitch = flat.srcPitch, copy.srcHeight = flat.srcY + flat.Height;
   copy.dstXInBytes = flat.dstXInBytes, copy.dstY = flat.dstY;
   copy.dstMemoryType = flat.dstMemoryType, copy.dstHost = flat.dstHost;
   copy.dstDevice = flat.dstDevice, copy.dstArray = flat.dstArray;
-  copy.dstPitch = pitch(flat.dstPitch), copy.dstHeight = flat.dstY + flat.Height;
+  copy.dstPitch = flat.dstPitch, copy.dstHeight = flat.dstY + flat.Height;
   copy.WidthInBytes = flat.WidthInBytes, copy.Height = flat.Height, copy.Depth = 1;
   return copy;
 }

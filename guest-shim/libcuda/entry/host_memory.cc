@@ -78,10 +78,12 @@ CUresult cuMemHostRegister_v2(uint32_t, void* p, size_t bytesize, unsigned int F
 }
 
 CUresult cuMemHostUnregister(uint32_t, void* p) {
+  if (!p) return CUDA_ERROR_INVALID_VALUE;
   const auto block = TheSession().pinned().Find(p);
-  if (!block || block->base != p || !block->registered) return CUDA_ERROR_INVALID_VALUE;
+  if (!block || block->base != p || !block->registered)
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   if (const CUresult result = WaitForCopies(*block)) return result;
-  return TheSession().pinned().Unregister(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return TheSession().pinned().Unregister(p) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
 CUresult cuMemHostGetFlags(uint32_t, unsigned int* pFlags, void* p) {

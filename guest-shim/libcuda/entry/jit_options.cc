@@ -9,6 +9,8 @@
 namespace smolvm::guest {
 namespace {
 
+constexpr uint64_t kOwnLogBytes = 4096;
+
 // Option values are 32 bits wide, sizes included (CUjit_option's documentation).
 uint32_t SizeIn(void* value) { return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(value)); }
 
@@ -47,6 +49,17 @@ CUresult JitOptions::Read(unsigned count, CUjit_option* option_keys, void** opti
     values.push_back(SizeIn(value));
   }
   return CUDA_SUCCESS;
+}
+
+void JitOptions::WantErrorLog() {
+  if (error_.size || log::Threshold() < log::Level::kError) return;
+  keys.push_back(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+  values.push_back(kOwnLogBytes);
+}
+
+void JitOptions::LogRefusal(const char* event, uint32_t status, std::string_view error_log) {
+  while (error_log.ends_with('\n')) error_log.remove_suffix(1);
+  log::Error("event={} result={} reason={}", event, status, log::Quote(error_log));
 }
 
 void JitOptions::StoreLog(const Log& log, const std::string& text) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace smolvm::guest {
@@ -15,6 +16,9 @@ class JitOptions {
   // CUDA_ERROR_INVALID_VALUE for lists that are missing, CUDA_ERROR_NOT_SUPPORTED for options that
   // hand addresses of this process to the driver.
   CUresult Read(unsigned count, CUjit_option* keys, void** values);
+  // After Read, of a load or a whole link: asks for the error log, also when the program does not,
+  // if our own log would take it.
+  void WantErrorLog();
 
   // What goes into the request.
   std::vector<uint32_t> keys;
@@ -23,6 +27,8 @@ class JitOptions {
   // Fills the program's buffers, and the values that CUDA documents as results. May be called
   // again, with longer logs (a link's accumulate).
   void Store(const std::string& info_log, const std::string& error_log, float wall_time_ms) const;
+  // One line in our log that says why the host's driver refused an image or a link.
+  static void LogRefusal(const char* event, uint32_t status, std::string_view error_log);
 
  private:
   struct Log {

@@ -20,6 +20,14 @@ struct Link {
   std::mutex mutex;  // a state is used by one thread at a time
   JitOptions options;
   std::vector<char> image;
+
+  // What a call of the link has brought; its refusal is logged.
+  template <typename Reply>
+  void Store(const Reply& reply) const {
+    options.Store(reply.info_log, reply.error_log, reply.wall_time_ms);
+    if (reply.status != CUDA_SUCCESS)
+      JitOptions::LogRefusal("link_refused", reply.status, reply.error_log);
+  }
 };
 
 // Never destroyed: programs call the driver from atexit handlers.
@@ -67,7 +75,7 @@ CUresult AddData(uint32_t variant, CUlinkState state, CUjitInputType type, const
   if (const CUresult result =
           Ask(api::id::cuLinkAddData_v2, variant, request, &reply, Bulk(&part, 1)))
     return result;
-  link->options.Store(reply.info_log, reply.error_log, reply.wall_time_ms);
+  link->Store(reply);
   return static_cast<CUresult>(reply.status);
 }
 
@@ -92,6 +100,7 @@ CUresult cuLinkCreate_v2(uint32_t variant, unsigned int numOptions, CUjit_option
   if (!stateOut) return CUDA_ERROR_INVALID_VALUE;
   auto link = std::make_shared<Link>();
   if (const CUresult result = link->options.Read(numOptions, options, optionValues)) return result;
+  link->options.WantErrorLog();
   api::LinkCreateV2Reply reply;
   const api::LinkCreateV2Request request{link->options.keys, link->options.values};
   if (const CUresult result = Ask(api::id::cuLinkCreate_v2, variant, request, &reply))
@@ -129,7 +138,7 @@ CUresult cuLinkComplete(uint32_t variant, CUlinkState state, void** cubinOut, si
   api::LinkCompleteReply reply;
   const api::LinkCompleteRequest request{reinterpret_cast<uint64_t>(state), 0};
   if (const CUresult result = Ask(api::id::cuLinkComplete, variant, request, &reply)) return result;
-  link->options.Store(reply.info_log, reply.error_log, reply.wall_time_ms);
+  link->Store(reply);
   if (reply.status != CUDA_SUCCESS) return static_cast<CUresult>(reply.status);
   // The same image again stays where it is: the program may hold its address.
   std::vector<char> image;

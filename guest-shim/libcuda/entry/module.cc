@@ -24,11 +24,17 @@ const char* KeepName(uint64_t id, const std::string& name) {
   return names->try_emplace(id, name).first->second.c_str();
 }
 
+CUresult Refused(uint32_t status, const std::string& error_log) {
+  JitOptions::LogRefusal("module_refused", status, error_log);
+  return static_cast<CUresult>(status);
+}
+
 CUresult LoadModule(uint32_t variant, CUmodule* module, const void* image, unsigned count,
                     CUjit_option* keys, void** values) {
   if (!module || !image) return CUDA_ERROR_INVALID_VALUE;
   JitOptions options;
   if (const CUresult result = options.Read(count, keys, values)) return result;
+  options.WantErrorLog();
   const std::vector<std::byte> bytes = image::Flatten(image);
   if (bytes.empty() || bytes.size() > kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
   const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
@@ -38,7 +44,7 @@ CUresult LoadModule(uint32_t variant, CUmodule* module, const void* image, unsig
           Ask(api::id::cuModuleLoadDataEx, variant, request, &reply, Bulk(&part, 1)))
     return result;
   options.Store(reply.info_log, reply.error_log, reply.wall_time_ms);
-  if (reply.status != CUDA_SUCCESS) return static_cast<CUresult>(reply.status);
+  if (reply.status != CUDA_SUCCESS) return Refused(reply.status, reply.error_log);
   *module = reinterpret_cast<CUmodule>(reply.module);
   return CUDA_SUCCESS;
 }
@@ -49,6 +55,7 @@ CUresult LoadLibrary(uint32_t variant, CUlibrary* library, const void* code, uns
   if (!library || !code || (library_count > 0 && !library_keys)) return CUDA_ERROR_INVALID_VALUE;
   JitOptions options;
   if (const CUresult result = options.Read(count, keys, values)) return result;
+  options.WantErrorLog();
   api::LibraryLoadDataRequest request{options.keys, options.values, {}, {}};
   for (unsigned i = 0; i < library_count; ++i) {
     if (library_keys[i] != CU_LIBRARY_BINARY_IS_PRESERVED) return CUDA_ERROR_NOT_SUPPORTED;
@@ -63,7 +70,7 @@ CUresult LoadLibrary(uint32_t variant, CUlibrary* library, const void* code, uns
           Ask(api::id::cuLibraryLoadData, variant, request, &reply, Bulk(&part, 1)))
     return result;
   options.Store(reply.info_log, reply.error_log, reply.wall_time_ms);
-  if (reply.status != CUDA_SUCCESS) return static_cast<CUresult>(reply.status);
+  if (reply.status != CUDA_SUCCESS) return Refused(reply.status, reply.error_log);
   *library = reinterpret_cast<CUlibrary>(reply.library);
   return CUDA_SUCCESS;
 }

@@ -10,8 +10,8 @@
 namespace smolvm::guest {
 namespace {
 
-// With a size callback, shared memory depends on the block size, so each size is tried: multiples
-// of a warp, largest first, the one that keeps most threads resident wins
+// With a size callback, shared memory depends on the block size, so each size is tried: whole
+// warps and the limit itself, largest first; the one that keeps most threads resident wins
 // (cuOccupancyMaxPotentialBlockSize's documentation).
 CUresult SearchBlockSize(int* minGridSize, int* blockSize, CUfunction func,
                          CUoccupancyB2DSize size_of, int limit, unsigned flags) {
@@ -29,7 +29,9 @@ CUresult SearchBlockSize(int* minGridSize, int* blockSize, CUfunction func,
   manual::cuDeviceGetAttribute(kNoVariant, &processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                                device);
   const int largest = limit > 0 ? std::min(limit, most.pi) : most.pi;
-  for (int size = largest / warp * warp; size > 0; size -= warp) {
+  *minGridSize = *blockSize = 0;
+  for (int warps = (largest + warp - 1) / warp; warps > 0; --warps) {
+    const int size = std::min(warps * warp, largest);
     api::OccupancyMaxActiveBlocksPerMultiprocessorWithFlagsReply reply;
     const CUresult result =
         Ask(api::id::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, kNoVariant,
@@ -42,7 +44,7 @@ CUresult SearchBlockSize(int* minGridSize, int* blockSize, CUfunction func,
     *blockSize = size;
     *minGridSize = reply.numBlocks * processors;
   }
-  return best_threads > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -77,7 +79,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(uint32_t variant, int* minGri
                                                    CUoccupancyB2DSize blockSizeToDynamicSMemSize,
                                                    size_t dynamicSMemSize, int blockSizeLimit,
                                                    unsigned int flags) {
-  if (!minGridSize || !blockSize || !func) return CUDA_ERROR_INVALID_VALUE;
+  if (!minGridSize || !blockSize || blockSizeLimit < 0) return CUDA_ERROR_INVALID_VALUE;
   if (blockSizeToDynamicSMemSize) {
     return SearchBlockSize(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, blockSizeLimit,
                            flags);

@@ -101,6 +101,7 @@ CUresult InitialiseSession() {
   if (g_forked.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
   if (g_session.load(std::memory_order_acquire)) return CUDA_SUCCESS;
   log::SetComponent("libcuda");
+  log::Threshold();  // a level that is none is told here, whether or not there is more to tell
   CUresult result = CUDA_ERROR_UNKNOWN;
   auto session = Session::Open(&result);
   if (!session) return result;

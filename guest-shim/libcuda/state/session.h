@@ -83,6 +83,7 @@ struct Lane {
   uint64_t proved_epoch =
       0;  // the epoch in which a call of this thread has shown that a context is current
   bool in_callback = false;
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   std::string args;  // reused
 };
 Lane& CurrentLane();

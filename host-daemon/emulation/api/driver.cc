@@ -91,6 +91,7 @@ CUresult Initialise(unsigned flags) {
   if (forked.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_INITIALIZED;
   if (InHostCallback()) return CUDA_ERROR_NOT_PERMITTED;
   if (driver.load(std::memory_order_acquire) != nullptr) return CUDA_SUCCESS;
+  log::Threshold();  // a level that is none is told here, whether or not there is more to tell
   static auto* mutex = new std::mutex;
   std::lock_guard lock(*mutex);
   return driver.load(std::memory_order_acquire) != nullptr ? CUDA_SUCCESS : Start();

@@ -18,16 +18,32 @@ void RunKernel(Stream& stream, const Function& function, const LaunchConfig& con
   stream.group().SetFault(result);
 }
 
+// Where a launch runs. Documented: a kernel of a library takes the context of the stream, whichever
+// is current; a function has its own, which must be the stream's and here also the current one.
+CUresult FindLaunchContext(CUfunction function, const Stream& stream,
+                           std::shared_ptr<Context>* context) {
+  Context* current = nullptr;
+  const CUresult result = CurrentContext(&current);
+  if (result == CUDA_SUCCESS && current->id() == stream.group().context_id()) {
+    *context = current->shared_from_this();
+    return CUDA_SUCCESS;
+  }
+  if (TheDriver().kernels.Find(reinterpret_cast<CUkernel>(function)) == nullptr)
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
+  SMOLVM_RETURN_IF_ERROR(FindContext(reinterpret_cast<CUcontext>(stream.group().owner()), context));
+  return FaultOf(stream);
+}
+
 // Everything that a launch can be refused for is checked here, in the calling thread.
 CUresult Launch(CUfunction handle, LaunchShape shape, CUstream stream_handle, void** params,
                 void** extra, const CUlaunchConfig* config) {
   SMOLVM_ENTER();
-  SMOLVM_CURRENT_CONTEXT(context);
-  std::shared_ptr<Function> function;
-  SMOLVM_RETURN_IF_ERROR(FindFunction(handle, &function));
   std::shared_ptr<Stream> stream;
   SMOLVM_RETURN_IF_ERROR(FindStream(stream_handle, &stream));
-  if (stream->group().context_id() != context->id()) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Context> context;
+  SMOLVM_RETURN_IF_ERROR(FindLaunchContext(handle, *stream, &context));
+  std::shared_ptr<Function> function;
+  SMOLVM_RETURN_IF_ERROR(FindFunction(handle, &function, context.get()));
   if (function->context_id() != context->id()) return CUDA_ERROR_INVALID_HANDLE;
   LaunchExtras extras;
   if (config != nullptr) SMOLVM_RETURN_IF_ERROR(ReadLaunchAttributes(*config, &extras));

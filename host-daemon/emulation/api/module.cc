@@ -23,6 +23,7 @@ CUresult LoadImage(const void* image, const JitOptions& options,
                    std::shared_ptr<LoadedImage>* loaded) {
   LoadOptions load = options.load();
   load.compute_capability = TheDriver().settings.compute_capability;
+  load.tier = TheDriver().settings.tier;
   JitLog log;
   auto made = std::make_shared<LoadedImage>();
   const auto begin = std::chrono::steady_clock::now();
@@ -30,8 +31,10 @@ CUresult LoadImage(const void* image, const JitOptions& options,
   const std::chrono::duration<float, std::milli> took = std::chrono::steady_clock::now() - begin;
   options.Report(log, took.count());
   if (result != CUDA_SUCCESS) {
-    log::Warn("event=module_refused result={} reason={}", static_cast<int>(result),
-              log::Quote(log.error));
+    std::string_view reason = log.error;
+    while (reason.ends_with('\n')) reason.remove_suffix(1);
+    log::Error("event=module_refused result={} reason={}", static_cast<int>(result),
+               log::Quote(reason));
     return result;
   }
   const auto kernels = made->program->kernels();
@@ -143,15 +146,14 @@ void Library::Retire() {
   modules_.clear();
 }
 
-CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function) {
+CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function, Context* context) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *function = TheDriver().functions.Find(handle);
   if (*function != nullptr) return CUDA_SUCCESS;
   const auto kernel = TheDriver().kernels.Find(reinterpret_cast<CUkernel>(handle));
   const auto library = kernel == nullptr ? nullptr : kernel->library();
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  Context* context = nullptr;
-  CUresult result = CurrentContext(&context);
+  CUresult result = context != nullptr ? CUDA_SUCCESS : CurrentContext(&context);
   if (result != CUDA_SUCCESS) return result;
   std::shared_ptr<Module> module;
   result = library->ModuleIn(*context, &module);

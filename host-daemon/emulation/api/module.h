@@ -154,7 +154,9 @@ class Library : public std::enable_shared_from_this<Library> {
   std::map<size_t, std::shared_ptr<Kernel>> kernels_;
 };
 
-// Takes a CUfunction, or a CUkernel cast to one. CUDA_ERROR_INVALID_HANDLE when it is neither.
-CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function);
+// Takes a CUfunction, or a CUkernel cast to one, which stands for its function in `context` (null:
+// the current one). CUDA_ERROR_INVALID_HANDLE when it is neither.
+CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function,
+                      Context* context = nullptr);
 
 }  // namespace smolvm::emulation

@@ -66,6 +66,16 @@ std::string CheckEvent(const Instruction& i) {
   return CheckRange(i, 0, is_mask ? kEventMask : kLastEvent, is_mask ? "event mask" : "event");
 }
 
+// PTX ISA 9.7.9.25.3.1: 4, 8 or 16 bytes, past the first cache 16 only, and no more read than that.
+std::string CheckAsyncCopy(const Instruction& i) {
+  const Operand* size = ImmediateAt(i, 2);
+  if (size == nullptr) return "";
+  const bool past_first_cache = i.modifiers.cache == Cache::kCg;
+  if (size->bits != 16 && (past_first_cache || (size->bits != 4 && size->bits != 8)))
+    return "size " + Token(*size) + (past_first_cache ? " is not 16" : " is not 4, 8 or 16");
+  return CheckRange(i, 3, size->bits, "source size");
+}
+
 }  // namespace
 
 std::string CheckImmediates(const Instruction& i) {
@@ -79,6 +89,8 @@ std::string CheckImmediates(const Instruction& i) {
       return CheckBitField(i, 2);
     case Opcode::kBfi:
       return CheckBitField(i, 3);
+    case Opcode::kCpAsync:
+      return CheckAsyncCopy(i);
     case Opcode::kAlloca:
       return CheckAlignment(i);
     case Opcode::kPmevent:

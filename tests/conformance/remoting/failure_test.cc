@@ -1,6 +1,7 @@
 // Daemons that are not there, guests and workers that die.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -38,6 +39,11 @@ class Socket {
     const sockaddr_un address = Address(path);
     ASSERT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     ASSERT_EQ(listen(fd_, 4), 0);
+  }
+  // Whether somebody connects in time.
+  bool AwaitConnection(int milliseconds) const {
+    pollfd entry{fd_, POLLIN, 0};
+    return poll(&entry, 1, milliseconds) == 1;
   }
   // Becomes a session, as a guest would; false when it is refused.
   bool Hello() {
@@ -93,6 +99,19 @@ TEST(NoDaemon, NobodyListens) {
   const Folder folder;
   { Socket().Listen(folder / "dead.sock"); }
   ExpectNoDevice(folder / "dead.sock", "event=no_daemon");
+}
+
+// As while a machine's supervisor starts it again.
+TEST(NoDaemon, StartsAgainWhileAProgramInitialises) {
+  const Folder folder;
+  const std::string path = folder / "restarted.sock";
+  { Socket().Listen(path); }
+  const auto guest = StartGuest(path, {"devices"});
+  usleep(200'000);  // it has found nobody by now, and gives up two seconds later
+  unlink(path.c_str());
+  Socket restarted;
+  restarted.Listen(path);
+  EXPECT_TRUE(restarted.AwaitConnection(10'000));
 }
 
 TEST(NoDaemon, NeverAnswers) {

@@ -103,6 +103,18 @@ TEST_F(ProgramOutput, VisibleDevices) {
 
 TEST_F(ProgramOutput, NothingIsPrintedUnasked) { EXPECT_EQ(Run({"round_trip"}), ""); }
 
+// Who sets a level has asked for lines, also when there is no such level.
+TEST_F(ProgramOutput, AnUnknownLogLevelIsOneLineAndNothingElse) {
+  for (const char* value : {"loud", "Debug", "2"}) {
+    const std::string output = Run({"round_trip"}, {std::string("SMOLVM_CUDA_LOG=") + value});
+    EXPECT_THAT(output, HasSubstr(std::string("name=SMOLVM_CUDA_LOG value=") + value));
+    EXPECT_THAT(output, HasSubstr("off, error, warn, info or debug"));
+    EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), 1) << output;
+  }
+  EXPECT_EQ(Run({"round_trip"}, {"SMOLVM_CUDA_LOG="}), "");
+  EXPECT_EQ(Run({"round_trip"}, {"SMOLVM_CUDA_LOG=off"}), "");
+}
+
 TEST_F(ProgramOutput, SixteenProcessesAtOnce) {
   // With workers at hand: to start sixteen on a busy machine takes longer than cuInit may wait.
   const Daemon ready({"--workers-ready", "16"});

@@ -133,8 +133,11 @@ TEST(Remote, FindsTheLibraries) {
   EXPECT_EQ(FindLibraryFolder("", root, ""), "/opt/smolvm-cuda");
   fixture.Write("/src/build/lib/libcuda.so.1", "");
   EXPECT_EQ(FindLibraryFolder("", root, "/src/build/bin"), "/opt/smolvm-cuda");
+  // A build's lib holds much that is no business of a container's.
   fixture.Write("/src/build/CMakeCache.txt", "");
-  EXPECT_EQ(FindLibraryFolder("", root, "/src/build/bin"), "/src/build/lib");
+  EXPECT_EQ(FindLibraryFolder("", root, "/src/build/bin"), "/opt/smolvm-cuda");
+  fixture.Write("/src/build/lib/smolvm-cuda/libcuda.so.1", "");
+  EXPECT_EQ(FindLibraryFolder("", root, "/src/build/bin"), "/src/build/lib/smolvm-cuda");
   setenv("SMOLVM_CUDA_LIBRARIES", "/named", 1);
   EXPECT_EQ(FindLibraryFolder("", root, "/src/build/bin"), "/named");
   unsetenv("SMOLVM_CUDA_LIBRARIES");

@@ -226,6 +226,32 @@ TEST_F(LaunchTest, FunctionsAndEventsOfOtherContextsAreRefused) {
   module_ = nullptr;
 }
 
+// Documented at cuLaunchKernel: a CUkernel takes the context of the stream.
+TEST_F(LaunchTest, KernelsOfLibrariesRunInTheStreamsContext) {
+  CUlibrary library = nullptr;
+  ASSERT_CUDA(cuLibraryLoadData(&library, kImage, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUkernel kernel = nullptr;
+  ASSERT_CUDA(cuLibraryGetKernel(&kernel, library, "increment"));
+  CUdeviceptr counter = Alloc(4);
+  void* params[] = {&counter};
+  const CUstream stream = NewStream();
+  const auto launch = [&] {
+    return cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, stream, params,
+                          nullptr);
+  };
+  CUcontext other = nullptr;
+  ASSERT_CUDA(cuCtxCreate(&other, nullptr, 0, device_));
+  EXPECT_CUDA(launch());
+  EXPECT_CUDA(cuCtxDestroy(other));
+  CUcontext popped = nullptr;
+  ASSERT_CUDA(cuCtxPopCurrent(&popped));
+  EXPECT_CUDA(launch());
+  EXPECT_CUDA(cuStreamSynchronize(stream));
+  ASSERT_CUDA(cuCtxPushCurrent(popped));
+  EXPECT_EQ(Word(counter), 2u);
+  EXPECT_CUDA(cuLibraryUnload(library));
+}
+
 TEST_F(LaunchTest, UntranslatableIsRefusedAtTheLaunch) {
   EXPECT_EQ(Launch("untranslatable", {}), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(cuFuncLoad(Function("untranslatable")), CUDA_ERROR_NOT_SUPPORTED);

@@ -45,8 +45,8 @@ COMMAND(host_register) {
   WANT(712, cuMemHostRegister(unaligned + 100, 100, 0));
   WANT(712, cuMemHostRegister(unaligned - 5, 6, 0));
   OK(cuMemHostUnregister(unaligned));
-  WANT(1, cuMemHostUnregister(unaligned));
-  WANT(1, cuMemHostUnregister(memory.data()));
+  WANT(713, cuMemHostUnregister(unaligned));
+  WANT(713, cuMemHostUnregister(memory.data()));
   WANT(1, cuMemHostRegister(unaligned, 0, 0));
   WANT(1, cuMemHostRegister(unaligned, SIZE_MAX, 0));
   WANT(1, cuMemHostRegister(nullptr, 16, 0));

@@ -1,0 +1,55 @@
+// Programs get the same answers remoted as natively.
+#include <gmock/gmock.h>
+
+#include "tests/conformance/remoting/fixture.h"
+
+namespace smolvm::remoting {
+namespace {
+
+using ::testing::ContainsRegex;
+
+// Preloaded, the emulation library's functions come before the guest library's.
+const std::vector<std::string> kNatively = {"LD_PRELOAD=" SMOLVM_EMULATION_LIBRARY,
+                                            "SMOLVM_CUDA_ENDPOINT=unix:/nonexistent"};
+
+// Each is a command of guest/semantics.cc, which says what is right.
+class Semantics : public Remoting, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(Semantics, Remoted) { Run({GetParam()}); }
+
+TEST_P(Semantics, Native) { Run({GetParam()}, kNatively); }
+
+INSTANTIATE_TEST_SUITE_P(Commands, Semantics,
+                         ::testing::Values("capture_status", "dead_pool", "module_files",
+                                           "occupancy", "refusal_reasons", "two_contexts",
+                                           "unmapped_registration", "unspecified_pitches"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class Refusals : public Remoting {
+ protected:
+  static std::string LogOf(std::vector<std::string> environment) {
+    const Folder folder;
+    environment.insert(environment.end(),
+                       {"SMOLVM_CUDA_LOG=error", "SMOLVM_CUDA_LOG_FILE=" + folder / "guest.log"});
+    Run({"refused_unheard"}, environment);
+    return Contents(folder / "guest.log");
+  }
+};
+
+// What to change is read by who runs the program, not only by who runs the daemon.
+TEST_F(Refusals, TheProgramsLogSaysWhy) {
+  for (const std::string& log : {LogOf({}), LogOf(kNatively)}) {
+    EXPECT_THAT(log, ContainsRegex("event=module_refused result=209 reason=.*-gencode"));
+    EXPECT_THAT(log, ContainsRegex("event=module_refused result=218 reason=.*line 5: 'bar.sync'"));
+  }
+}
+
+TEST_F(Refusals, AnUnknownLogLevelIsToldNativelyToo) {
+  std::vector<std::string> environment = kNatively;
+  environment.emplace_back("SMOLVM_CUDA_LOG=loud");
+  EXPECT_THAT(Run({"round_trip"}, environment),
+              ContainsRegex("name=SMOLVM_CUDA_LOG value=loud .*off, error, warn, info or debug"));
+}
+
+}  // namespace
+}  // namespace smolvm::remoting
