@@ -17,7 +17,7 @@ struct Outcome {
 };
 
 // By the shell, so `arguments` may redirect.
-Outcome Run(const std::string& arguments) {
+Outcome RunSmolvm(const std::string& arguments) {
   Outcome outcome;
   FILE* pipe = popen((SMOLVM " " + arguments + " </dev/null").c_str(), "re");
   if (pipe == nullptr) return outcome;
@@ -31,15 +31,15 @@ Outcome Run(const std::string& arguments) {
 TEST(CommandTest, AFullDiskIsNoSuccess) {
   for (const char* arguments :
        {"--help", "--version", "machine --help", "machine run --help", "gpu --help"}) {
-    EXPECT_EQ(Run(arguments).status, 0) << arguments;
-    const Outcome full = Run(std::string("2>&1 >/dev/full ") + arguments);
+    EXPECT_EQ(RunSmolvm(arguments).status, 0) << arguments;
+    const Outcome full = RunSmolvm(std::string("2>&1 >/dev/full ") + arguments);
     EXPECT_EQ(full.status, 125) << arguments;
     EXPECT_THAT(full.output, HasSubstr("No space left on device")) << arguments;
   }
 }
 
 TEST(CommandTest, NoMemoryIsNotTheDefault) {
-  const Outcome outcome = Run("machine run --mem 0 -- true 2>&1");
+  const Outcome outcome = RunSmolvm("machine run --mem 0 -- true 2>&1");
   EXPECT_EQ(outcome.status, 125);
   EXPECT_THAT(outcome.output, HasSubstr("--mem 0: a machine needs 128 MiB"));
 }
