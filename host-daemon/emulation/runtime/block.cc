@@ -112,10 +112,10 @@ ThreadContext* Block::Next() {
   return next;
 }
 
-void Block::RunThread(void* argument) {
+SMOLVM_NOT_INSTRUMENTED void Block::RunThread(void* argument) {
   auto* self = static_cast<ThreadContext*>(argument);
   self->block->function_(self);
-  self->block->Exit(self);
+  EndFibre(self->block->AfterEnd(self));
 }
 
 void Block::Resume(void** main_sp) {
@@ -311,11 +311,14 @@ void Block::Finish(ThreadContext* self) {
   }
 }
 
-void Block::Exit(ThreadContext* self) {
+// The fibre to go on with when a thread has ended.
+void* Block::AfterEnd(ThreadContext* self) {
   Finish(self);
   ThreadContext* next = Next();
   running_ = next;
-  JumpToFibre(next != nullptr ? next->sp : *main_sp_);
+  return next != nullptr ? next->sp : *main_sp_;
 }
+
+void Block::Exit(ThreadContext* self) { JumpToFibre(AfterEnd(self)); }
 
 }  // namespace smolvm::emulation

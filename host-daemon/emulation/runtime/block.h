@@ -114,6 +114,7 @@ class Block {
   };
 
   static void RunThread(void* argument);
+  void* AfterEnd(ThreadContext* self);
   static void RunOnStack(void* block);
   static uint32_t ResultOf(const BarrierState& barrier, BarrierRed op);
   void RunCoroutines();

@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "host-daemon/emulation/runtime/sanitizer_fibre.h"
+
 namespace smolvm::emulation {
 namespace {
 
@@ -63,7 +65,7 @@ void CodeRegion::Put(void* address, size_t bytes) {
   holes_[base] = size;
 }
 
-bool CodeRegion::Holds(const void* address) {
+SMOLVM_NOT_INSTRUMENTED bool CodeRegion::Holds(const void* address) {
   const uintptr_t base = g_base.load(std::memory_order_relaxed);
   return base != 0 && reinterpret_cast<uintptr_t>(address) - base < kBytes;
 }

@@ -39,10 +39,10 @@ void* Block::Frame(ThreadContext* self, size_t bytes) {
   return self->sp = frames_.get() + frame_stride_ * static_cast<size_t>(self - threads_.get());
 }
 
-void Block::RunOnStack(void* argument) {
+SMOLVM_NOT_INSTRUMENTED void Block::RunOnStack(void* argument) {
   auto* block = static_cast<Block*>(argument);
   block->RunCoroutines();
-  JumpToFibre(*block->main_sp_);
+  EndFibre(*block->main_sp_);
 }
 
 // Starts a thread, or goes on where it returned.

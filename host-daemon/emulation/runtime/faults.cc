@@ -8,6 +8,8 @@
 #include <atomic>
 #include <mutex>
 
+#include "host-daemon/emulation/runtime/code_region.h"
+#include "host-daemon/emulation/runtime/fibre.h"
 #include "host-daemon/emulation/runtime/worker.h"
 
 namespace smolvm::emulation {
@@ -53,7 +55,11 @@ void OnMemoryFault(int signal, siginfo_t* info, void* context) {
   Chain(signal, info, context);
 }
 
-void OnKick(int signal, siginfo_t* info, void* context) {
+SMOLVM_NOT_INSTRUMENTED void OnKick(int signal, siginfo_t* info, void* context) {
+#ifdef __SANITIZE_THREAD__
+  // Elsewhere the signal may have found the sanitizer between two fibres.
+  if (!CodeRegion::Holds(InterruptedAddress(context))) return;
+#endif
   Worker* worker = Worker::Running();
   if (worker != nullptr && worker->InterruptIfCancelled(context)) return;
   Chain(signal, info, context);

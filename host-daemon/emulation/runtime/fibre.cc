@@ -44,7 +44,7 @@ void RedirectToFibre(void* ucontext, void* to) {
       ~greg_t{0x400};  // direction flag: clear at function boundaries (ABI)
 }
 
-const void* InterruptedAddress(const void* ucontext) {
+SMOLVM_NOT_INSTRUMENTED const void* InterruptedAddress(const void* ucontext) {
   return reinterpret_cast<const void*>(
       static_cast<const ucontext_t*>(ucontext)->uc_mcontext.gregs[REG_RIP]);
 }
@@ -99,7 +99,7 @@ void RedirectToFibre(void*, void* to) {
   setcontext(static_cast<ucontext_t*>(to));
 }
 
-const void* InterruptedAddress(const void* ucontext) {
+SMOLVM_NOT_INSTRUMENTED const void* InterruptedAddress(const void* ucontext) {
 #if defined(__aarch64__)
   return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(ucontext)->uc_mcontext.pc);
 #else

@@ -39,11 +39,19 @@ inline void SwitchFibre(void** save, void* to) {
   smolvm_fibre_jump(to);
 }
 
+// The same at the end of a fibre's first function, which is SMOLVM_NOT_INSTRUMENTED.
+[[noreturn]] inline void EndFibre(void* to) {
+#ifdef SMOLVM_WATCHES_FIBRES
+  CurrentStack()->has_returned = true;
+#endif
+  smolvm_fibre_jump(to);
+}
+
 // Called in a signal handler: makes the interrupted thread continue `to` when the handler returns;
 // what it was running is forgotten. May not return (ucontext).
 void RedirectToFibre(void* ucontext, void* to);
 
-// The address of the instruction a signal interrupted.
+// The address of the instruction a signal interrupted. Not instrumented.
 const void* InterruptedAddress(const void* ucontext);
 
 }  // namespace smolvm::emulation

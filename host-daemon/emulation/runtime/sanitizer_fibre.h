@@ -14,7 +14,11 @@
 #define SMOLVM_WATCHES_FIBRES 1
 #endif
 
-#ifdef SMOLVM_WATCHES_FIBRES
+#ifndef SMOLVM_WATCHES_FIBRES
+
+#define SMOLVM_NOT_INSTRUMENTED
+
+#else
 
 #include <cstddef>
 #include <cstdint>
@@ -38,9 +42,10 @@ struct alignas(64) WatchedStack {
   size_t size;
   void (*entry)(void*);
   void* argument;
-  bool is_left_for_good;  // nobody will switch back to what ran here
+  bool has_returned;      // what ran here is over, and has left all functions that it entered
+  bool is_left_for_good;  // so is this, from within some function
   void* fake_stack;       // AddressSanitizer's
-  void* history;          // ThreadSanitizer's; null until the fibre starts
+  void* history;          // ThreadSanitizer's; null until a fibre starts
 };
 
 inline thread_local WatchedStack t_own_stack{};
@@ -62,8 +67,8 @@ SMOLVM_NOT_INSTRUMENTED inline void LandOn(WatchedStack* self) {
   WatchedStack* const before = CurrentStack();
   t_current_stack = self;
 #ifdef __SANITIZE_ADDRESS__
-  __sanitizer_start_switch_fiber(before->is_left_for_good ? nullptr : &before->fake_stack,
-                                 self->bottom, self->size);
+  const bool is_over = before->has_returned || before->is_left_for_good;
+  __sanitizer_start_switch_fiber(is_over ? nullptr : &before->fake_stack, self->bottom, self->size);
   // Of a thread's own stack only the sanitizer knows the bounds.
   __sanitizer_finish_switch_fiber(self->fake_stack, &before->bottom, &before->size);
 #else
@@ -76,7 +81,8 @@ SMOLVM_NOT_INSTRUMENTED inline void LandOn(WatchedStack* self) {
 #endif
 }
 
-// Prepares a stack for a new fibre; what ran there before is forgotten.
+// Prepares a stack for a new fibre; what ran there before is forgotten. A history goes on if it
+// can: making one takes milliseconds.
 inline WatchedStack* Watch(char* bottom, char* top, void (*entry)(void*), void* argument) {
   auto* stack = reinterpret_cast<WatchedStack*>(reinterpret_cast<uintptr_t>(top) & ~uintptr_t{63});
   --stack;
@@ -85,10 +91,13 @@ inline WatchedStack* Watch(char* bottom, char* top, void (*entry)(void*), void* 
   // Functions that were left without a return have left their red zones.
   __asan_unpoison_memory_region(bottom, static_cast<size_t>(top - bottom));
 #else
-  if (history != nullptr) __tsan_destroy_fiber(history);
-  history = nullptr;
+  if (history != nullptr && !stack->has_returned) {
+    __tsan_destroy_fiber(history);
+    history = nullptr;
+  }
 #endif
-  *stack = {bottom, static_cast<size_t>(top - bottom), entry, argument, false, nullptr, history};
+  *stack = {bottom, static_cast<size_t>(top - bottom), entry, argument, false, false, nullptr,
+            history};
   return stack;
 }
 
