@@ -20,6 +20,7 @@ constexpr char kDescription[] =
 
 // What the emulation library accepts.
 constexpr uint64_t kLeastEmulationMemory = uint64_t{1} << 20;
+constexpr uint64_t kMostEmulationMemory = uint64_t{16} << 40;  // the device's arena's
 
 struct Texts {
   std::vector<std::string> listen;
@@ -148,9 +149,15 @@ void SetWorkerArguments(const Texts& texts, Options* options) {
             texts.memory_limit, "a size (512, 512M, 2G)");
     add("memory-limit", std::to_string(bytes));
   }
-  Require(texts.emulation_memory.empty() ||
-              (ParseSize(texts.emulation_memory, &bytes) && bytes >= kLeastEmulationMemory),
-          "--emulation-memory", texts.emulation_memory, "a size of 1 MiB at least (512, 512M, 2G)");
+  std::string emulation_memory;
+  if (!texts.emulation_memory.empty()) {
+    Require(ParseSize(texts.emulation_memory, &bytes) && bytes >= kLeastEmulationMemory &&
+                bytes <= kMostEmulationMemory,
+            "--emulation-memory", texts.emulation_memory,
+            "a size from 1 MiB to 16 TiB (512, 512M, 2G)");
+    // As the emulation library reads it, which knows fewer units.
+    emulation_memory = fmt::format("{}K", bytes >> 10);
+  }
   Require(texts.emulation_compute_capability.empty() ||
               IsComputeCapability(texts.emulation_compute_capability),
           "--emulation-compute-capability", texts.emulation_compute_capability,
@@ -165,7 +172,7 @@ void SetWorkerArguments(const Texts& texts, Options* options) {
   add("gpus", gpus);
   add("sandbox", texts.sandbox);
   add("log-level", texts.log_level);
-  add("emulation-memory", texts.emulation_memory);
+  add("emulation-memory", emulation_memory);
   add("emulation-compute-capability", texts.emulation_compute_capability);
   add("emulation-cache", texts.emulation_cache);
   if (texts.kernel_timeout > 0) {

@@ -89,7 +89,12 @@ std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, BackendPoli
   SetUnlessEmpty("SMOLVM_CUDA_EMULATION_CACHE", options.emulation_cache);
   SetUnlessEmpty("SMOLVM_CUDA_KERNEL_TIMEOUT_MS", options.kernel_timeout_ms);
   policy.device_memory_is_addressable = true;
-  return LoadBackend(options.emulation, policy, error);
+  auto backend = LoadBackend(options.emulation, policy, error);
+  if (backend == nullptr && !options.emulation_memory.empty()) {
+    *error += fmt::format("; perhaps --emulation-memory, here {}, is more than this host can give",
+                          options.emulation_memory);
+  }
+  return backend;
 }
 
 // Of the emulation library, as it reads it: from the option, else from the daemon's environment.

@@ -63,7 +63,7 @@ TEST(OptionsTest, EverythingReachesTheWorker) {
   EXPECT_EQ(options.log_level, log::Level::kDebug);
   for (const char* argument :
        {"--backend=driver", "--driver=/lib/x.so", "--gpus=0,2", "--memory-limit=2147483648",
-        "--emulation-memory=512", "--emulation-compute-capability=7.5", "--emulation-cache=off",
+        "--emulation-memory=524288K", "--emulation-compute-capability=7.5", "--emulation-cache=off",
         "--kernel-timeout-ms=1500", "--log-level=debug"}) {
     EXPECT_TRUE(Has(options, argument)) << argument;
   }
@@ -113,6 +113,7 @@ TEST(OptionsTest, WhatMakesNoSenseIsRefused) {
       {"--listen", "unix:/a", "--backend", "emulation", "--gpus", "0,1"},
       {"--listen", "unix:/a", "--emulation-memory", "0"},
       {"--listen", "unix:/a", "--emulation-memory", "4K"},
+      {"--listen", "unix:/a", "--emulation-memory", "17T"},
       {"--listen", "unix:/a", "--memory-limit", "much"},
       {"--listen", "unix:/a", "--memory-limit", "0"},
       {"--listen", "unix:/a", "--max-sessions", "0"},

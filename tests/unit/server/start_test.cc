@@ -13,11 +13,11 @@ namespace {
 using StartTest = DaemonTest;
 
 TEST_F(StartTest, SaysWhenItIsReady) {
-  Start({"--memory-limit", "3K", "--emulation-memory", "64M"});
+  Start({"--memory-limit", "3K", "--emulation-memory", "64m"});
   EXPECT_NE(log_.find("event=ready listen=unix:" + socket_ + " backend=emulation"),
             std::string::npos)
       << log_;
-  EXPECT_NE(log_.find("memory_limit=3072 emulation_memory=64M gpus=unset"), std::string::npos)
+  EXPECT_NE(log_.find("memory_limit=3072 emulation_memory=65536K gpus=unset"), std::string::npos)
       << log_;
 }
 
