@@ -49,3 +49,13 @@ function(smolvm_test name)
     add_dependencies(unit_tests ${name})
   endif()
 endfunction()
+
+# smolvm_test_again(test suffix ENVIRONMENT NAME=VALUE… [ARGS …]): a second run of a smolvm_test, under other settings.
+function(smolvm_test_again test suffix)
+  cmake_parse_arguments(T "" "" "ENVIRONMENT;ARGS" ${ARGN})
+  get_test_property(${test} LABELS labels)
+  get_test_property(${test} TIMEOUT timeout)
+  add_test(NAME ${test}_${suffix} COMMAND ${test} ${T_ARGS})
+  set_tests_properties(${test}_${suffix} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
+    ENVIRONMENT "${T_ENVIRONMENT}")
+endfunction()

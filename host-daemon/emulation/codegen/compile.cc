@@ -17,7 +17,7 @@ namespace smolvm::emulation::codegen {
 namespace {
 
 // Part of the cache's key: raise it whenever what is emitted changes.
-constexpr const char* kEmitterRevision = "6";
+constexpr const char* kEmitterRevision = "7";
 
 // Enough for the measured ratios, and linear in the size of the kernel: promotion, folding,
 // loop-invariant motion and redundancy elimination. No vectoriser: the thread loop is full of fault
@@ -91,13 +91,34 @@ void Optimise(llvm::Module& module, llvm::TargetMachine* machine, bool is_corout
 
 }  // namespace
 
+unsigned LanesOfHost() {
+  static const unsigned lanes = [] {
+    const auto features = llvm::sys::getHostCPUFeatures();
+    const auto has = [&](const char* name) { return features.lookup(name); };
+    if (!has("fma") || !has("avx2")) return 1u;
+    return has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") ? 16u : 8u;
+  }();
+  return lanes;
+}
+
+bool CanRunInLanes(const ptx::Module& module, const KernelFacts& facts) {
+  LanePlan plan;
+  return LanesOfHost() > 1 && PlanLanes(module, facts, &plan);
+}
+
 bool Compile(const ptx::Module& source, const KernelFacts& facts, const CompileOptions& options,
              CompiledKernel* compiled, std::string* error) {
   std::lock_guard lock(g_mutex);
   llvm::TargetMachine* machine = Machine(error);
   if (machine == nullptr) return false;
   llvm::LLVMContext context;
-  ModuleEmitter emitter(context, source, facts, options);
+  LanePlan plan;
+  const bool in_lanes = options.lanes > 1;
+  if (in_lanes && !PlanLanes(source, facts, &plan)) {
+    *error = "the kernel's threads must run one by one";
+    return false;
+  }
+  ModuleEmitter emitter(context, source, facts, in_lanes ? &plan : nullptr, options);
   std::unique_ptr<llvm::Module> module = emitter.Emit(error);
   if (module == nullptr) return false;
   module->setTargetTriple(machine->getTargetTriple().str());

@@ -17,7 +17,13 @@ namespace smolvm::emulation::codegen {
 struct CompileOptions {
   uint64_t device_bytes = 0;  // of device memory, from kArenaBase on
   int compute_capability = 90;
+  // How many threads run at once, of one row of the block (x): 1, or LanesOfHost().
+  unsigned lanes = 1;
 };
+
+// As many threads as the machine's vectors have 32-bit elements: 16 with AVX-512, 8 with AVX2 and
+// FMA; 1 when it has neither.
+unsigned LanesOfHost();
 
 struct CompiledKernel {
   std::string object;  // an ELF relocatable file that defines kKernelSymbol
@@ -29,6 +35,9 @@ inline constexpr const char* kKernelSymbol = "smolvm_kernel";
 // so that using it as an address faults.
 inline constexpr uint64_t kFunctionHandleBase = 0x0f00'0000'0000;
 inline constexpr uint64_t kFunctionHandleStride = 16;
+
+// Whether Compile() takes options with several lanes for the kernel.
+bool CanRunInLanes(const ptx::Module& module, const KernelFacts& facts);
 
 // False, with a message such as "unsupported PTX instruction `tex.2d.v4.f32.f32` (line 12)".
 // Threads: any; compiles one at a time.

@@ -32,6 +32,7 @@ void FunctionEmitter::FaultIf(V bad, V address, unsigned bytes) {
   llvm::BasicBlock* good = NewBlock("good");
   b.CreateCondBr(bad, fault, good, llvm::MDBuilder(c).createBranchWeights(1, 1 << 20));
   b.SetInsertPoint(fault);
+  if (plan_ != nullptr && lane_ == nullptr) NoteFirstActive();
   b.CreateCall(m.access_fault(), {ctx, address, I64(bytes)});
   b.CreateUnreachable();
   b.SetInsertPoint(good);
@@ -93,7 +94,7 @@ V FunctionEmitter::AddressValue(const Operand& address) {
     case Operand::AddressBase::kRegister: {
       V base = ReadRegisterBits(address.index, ptx::BitsOf(f.registers[address.index].type));
       // 32-bit addresses wrap in 32 bits.
-      if (base->getType()->isIntegerTy(32))
+      if (base->getType()->getScalarType()->isIntegerTy(32))
         base = b.CreateAdd(base, I32(static_cast<uint64_t>(address.offset)));
       base = Resize(base, 64, false);
       if (ptx::BitsOf(f.registers[address.index].type) == 32) return base;

@@ -18,7 +18,7 @@ llvm::Constant* Number(V like, uint64_t value) {
 }  // namespace
 
 V FunctionEmitter::ShiftLeft(V x, V count) {
-  const unsigned bits = x->getType()->getIntegerBitWidth();
+  const unsigned bits = x->getType()->getScalarSizeInBits();
   V wide = Resize(count, bits < 32 ? 32 : bits, false);
   V in_range = b.CreateICmpULT(count, Number(count, bits));
   V shifted = b.CreateShl(x, b.CreateSelect(in_range, Resize(wide, bits, false), Number(x, 0)));
@@ -26,7 +26,7 @@ V FunctionEmitter::ShiftLeft(V x, V count) {
 }
 
 V FunctionEmitter::ShiftRight(V x, V count, bool is_signed) {
-  const unsigned bits = x->getType()->getIntegerBitWidth();
+  const unsigned bits = x->getType()->getScalarSizeInBits();
   V in_range = b.CreateICmpULT(count, Number(count, bits));
   V clamped = Resize(b.CreateSelect(in_range, count, Number(count, bits - 1)), bits, false);
   if (is_signed) return b.CreateAShr(x, clamped);

@@ -131,7 +131,8 @@ void FunctionEmitter::ConvertFloatToInteger(const Instruction& i, Type to, Type 
   const unsigned bits = ptx::BitsOf(to);
   V value = RoundToIntegral(FloatOperand(i, i.operands[1], from), i.modifiers.rounding);
   const auto id = ptx::IsSigned(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
-  V result = b.CreateIntrinsic(id, {Int(bits), value->getType()}, {value});
+  V result =
+      b.CreateIntrinsic(id, {LaneBuilder::ShapedAs(value, Int(bits)), value->getType()}, {value});
   if (from == Type::kF64 || bits == 64) {
     V top = llvm::ConstantInt::get(c, llvm::APInt::getSignMask(bits));
     result = b.CreateSelect(IsNaN(value), top, result);
@@ -142,10 +143,11 @@ void FunctionEmitter::ConvertFloatToInteger(const Instruction& i, Type to, Type 
 V FunctionEmitter::NarrowToHalf(const Instruction& i, V value, bool is_bf16) {
   const RoundMode mode = ModeOf(i.modifiers.rounding);
   V bits;
-  if (value->getType()->isFloatTy() && mode == RoundMode::kNearest) {
+  if (value->getType()->getScalarType()->isFloatTy() && mode == RoundMode::kNearest) {
     bits = FloatToHalf(value, is_bf16);
   } else {
-    V wide = value->getType()->isFloatTy() ? b.CreateFPExt(value, b.getDoubleTy()) : value;
+    V wide = value->getType()->getScalarType()->isFloatTy() ? b.CreateFPExt(value, b.getDoubleTy())
+                                                            : value;
     bits = CallHelper(is_bf16 ? Helper::kF64ToBf16 : Helper::kF64ToF16,
                       {I32(static_cast<uint32_t>(mode)), wide});
     bits = b.CreateTrunc(bits, b.getInt16Ty());
@@ -177,13 +179,13 @@ void FunctionEmitter::ConvertFloat(const Instruction& i, Type to, Type from) {
     }
     return WriteBits(i.operands[0], bits, to);
   }
-  if (to == Type::kF32 && value->getType()->isDoubleTy()) {
+  if (to == Type::kF32 && value->getType()->getScalarType()->isDoubleTy()) {
     const RoundMode mode = ToIntegral(rounding) ? RoundMode::kNearest : ModeOf(rounding);
     value = mode == RoundMode::kNearest
                 ? b.CreateFPTrunc(value, b.getFloatTy())
                 : CallHelper(Helper::kRoundF64ToF32, {I32(static_cast<uint32_t>(mode)), value});
     if (i.modifiers.ftz) value = Flush(value);
-  } else if (to == Type::kF64 && value->getType()->isFloatTy()) {
+  } else if (to == Type::kF64 && value->getType()->getScalarType()->isFloatTy()) {
     value = b.CreateFPExt(value, b.getDoubleTy());
   }
   if (i.modifiers.sat) value = Saturate(value);

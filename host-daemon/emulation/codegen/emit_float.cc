@@ -34,25 +34,38 @@ RoundMode FunctionEmitter::ModeOf(Rounding rounding) {
 }
 
 V FunctionEmitter::CallHelper(Helper helper, std::initializer_list<V> arguments) {
+  const llvm::ArrayRef<V> all(arguments.begin(), arguments.size());
+  if (llvm::any_of(all, &LaneBuilder::IsLanes)) return CallHelperForLanes(helper, all);
+  return CallHelperOnce(helper, all);
+}
+
+V FunctionEmitter::CallHelperOnce(Helper helper, llvm::ArrayRef<V> arguments) {
   // A coroutine's frame is one cache line at best: what the block's context has, it need not hold.
   V table = coroutine == nullptr
                 ? helpers
                 : LoadContext(b, block_ctx, offsetof(BlockContext, helpers), m.ptr(), false);
   V function = LoadContext(b, table, static_cast<size_t>(helper) * sizeof(void*), m.ptr(), true);
-  llvm::CallInst* call = b.CreateCall(m.HelperType(helper), function,
-                                      llvm::ArrayRef<V>(arguments.begin(), arguments.size()));
+  llvm::CallInst* call = b.CreateCall(m.HelperType(helper), function, arguments);
   call->setDoesNotThrow();
   return call;
 }
 
 V FunctionEmitter::Intrinsic(llvm::Intrinsic::ID id, std::initializer_list<V> arguments) {
   if (arguments.size() == 0) return b.CreateIntrinsic(id, {}, {});
-  return b.CreateIntrinsic(id, {(*arguments.begin())->getType()},
-                           llvm::ArrayRef<V>(arguments.begin(), arguments.size()));
+  llvm::SmallVector<V, 3> shaped(arguments);
+  const auto lanes = llvm::find_if(shaped, &LaneBuilder::IsLanes);
+  if (lanes != shaped.end()) {
+    // What is a flag of the intrinsic stays one.
+    V like = *lanes;
+    for (V& value : shaped) {
+      if (!value->getType()->isIntegerTy(1)) value = b.Widened(value, like);
+    }
+  }
+  return b.CreateIntrinsic(id, {shaped[0]->getType()}, shaped);
 }
 
 V FunctionEmitter::IsSubnormal(V value) {
-  const bool is_double = value->getType()->isDoubleTy();
+  const bool is_double = value->getType()->getScalarType()->isDoubleTy();
   V least = ConstantFP::get(value->getType(), is_double ? 0x1p-1022 : 0x1p-126);
   V magnitude = Intrinsic(llvm::Intrinsic::fabs, {value});
   return b.CreateFCmpOLT(magnitude, least);  // zeroes too: flushing them changes nothing
@@ -95,11 +108,12 @@ V FunctionEmitter::FloatArithmetic(const Instruction& i, FloatOp op, V x, V y, V
         return Intrinsic(llvm::Intrinsic::sqrt, {x});
     }
   }
-  if (x->getType()->isFloatTy() && op != FloatOp::kDiv && op != FloatOp::kSqrt) {
+  if (x->getType()->getScalarType()->isFloatTy() && op != FloatOp::kDiv && op != FloatOp::kSqrt) {
     if (m.has_avx512()) return DirectedF32Native(op, mode, x, y, z);
     return DirectedF32(op, mode, x, y, z);
   }
-  const Helper helper = x->getType()->isDoubleTy() ? Helper::kRoundedF64 : Helper::kRoundedF32;
+  const Helper helper =
+      x->getType()->getScalarType()->isDoubleTy() ? Helper::kRoundedF64 : Helper::kRoundedF32;
   V zero = ConstantFP::get(x->getType(), 0.0);
   return CallHelper(helper, {I32(static_cast<uint32_t>(op)), I32(static_cast<uint32_t>(mode)), x,
                              y != nullptr ? y : zero, z != nullptr ? z : zero});
@@ -232,19 +246,27 @@ V FunctionEmitter::DirectedF32Native(FloatOp op, RoundMode mode, V x, V y, V z) 
   }
   // _MM_FROUND_TO_NEG_INF, _TO_POS_INF, _TO_ZERO; 8 is _MM_FROUND_NO_EXC.
   const unsigned control = 8 | (mode == RoundMode::kDown ? 1 : mode == RoundMode::kUp ? 2 : 3);
-  return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vfmadd_f32, {}, {x, y, z, I32(control)});
+  b.Match({&x, &y, &z});
+  return b.CreateIntrinsic(LaneBuilder::IsLanes(x) ? llvm::Intrinsic::x86_avx512_vfmadd_ps_512
+                                                   : llvm::Intrinsic::x86_avx512_vfmadd_f32,
+                           {}, {x, y, z, I32(control)});
 }
 
 // x · 2^n for an integral n of magnitude up to 160; in two factors, so that subnormal results come
 // out.
 V FunctionEmitter::ScaleByPower(V x, V n) {
   llvm::Type* type = x->getType();
+  constexpr unsigned kCurrentRounding = 4;
+  if (m.has_avx512() && LaneBuilder::IsLanes(x)) {
+    return b.CreateIntrinsic(
+        llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+        {x, n, llvm::Constant::getNullValue(type), b.getInt16(0xffff), I32(kCurrentRounding)});
+  }
   if (m.has_avx512()) {
     auto* vector = llvm::FixedVectorType::get(type, 4);
     const auto widen = [&](V value) {
       return b.CreateInsertElement(llvm::PoisonValue::get(vector), value, uint64_t{0});
     };
-    constexpr unsigned kCurrentRounding = 4;
     V scaled = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ss, {},
                                  {widen(x), widen(n), llvm::Constant::getNullValue(vector),
                                   b.getInt8(1), I32(kCurrentRounding)});
@@ -351,7 +373,9 @@ void FunctionEmitter::EmitUnary(const Instruction& i) {
 // wins.
 V FunctionEmitter::MinMax(V x, V y, bool is_max, bool propagate_nan) {
   V both = Intrinsic(is_max ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, {x, y});
-  if (propagate_nan) return both;
+  // LLVM 19 loses the NaN in vectors that were widened from halves.
+  if (propagate_nan)
+    return b.CreateSelect(b.CreateFCmpUNO(x, y), ConstantFP::getNaN(both->getType()), both);
   return b.CreateSelect(IsNaN(x), y, b.CreateSelect(IsNaN(y), x, both));
 }
 

@@ -19,7 +19,8 @@ FunctionEmitter::FunctionEmitter(ModuleEmitter& module, const FunctionFacts& fun
       facts(function_facts),
       fn(function),
       b(c),
-      is_kernel(function_facts.index == module.facts().kernel) {}
+      is_kernel(function_facts.index == module.facts().kernel),
+      plan_(module.plan()) {}
 
 bool FunctionEmitter::Emit(std::string* error) {
   ctx = fn->getArg(0);
@@ -35,6 +36,11 @@ bool FunctionEmitter::Emit(std::string* error) {
   PrepareRegisters();
   EnterFrame();
   LoadRegisterParams();
+  if (plan_ != nullptr) {
+    EmitLaneBlocks();
+    *error = error_;
+    return error_.empty();
+  }
   for (size_t k = 0; k < facts.cfg.blocks.size(); ++k) {
     blocks_.push_back(facts.cfg.reachable[k] ? NewBlock("block") : nullptr);
   }
@@ -63,17 +69,14 @@ void FunctionEmitter::LoadContexts() {
 // one it never wrote gets the same value each time.
 void FunctionEmitter::PrepareRegisters() {
   NoteFloatDefinitions();
-  for (const ptx::Register& reg : f.registers) {
-    llvm::Type* type = reg.type == Type::kF32    ? b.getFloatTy()
-                       : reg.type == Type::kF64  ? b.getDoubleTy()
-                       : reg.type == Type::kPred ? static_cast<llvm::Type*>(b.getInt1Ty())
-                                                 : Int(std::max(8u, ptx::BitsOf(reg.type)));
+  const auto slot_of = [&](llvm::Type* type) {
     V slot = b.CreateAlloca(type);
     b.CreateStore(llvm::Constant::getNullValue(type), slot);
-    registers_.push_back(slot);
-  }
-  carry = b.CreateAlloca(b.getInt1Ty());
-  b.CreateStore(b.getFalse(), carry);
+    return slot;
+  };
+  for (uint32_t reg = 0; reg < f.registers.size(); ++reg)
+    registers_.push_back(slot_of(RegisterType(reg)));
+  carry = slot_of(plan_ == nullptr ? b.getInt1Ty() : LaneVector(b.getInt1Ty()));
   for (const Variable& variable : f.variables) {
     V slot = nullptr;
     if (variable.space == StateSpace::kParam) {
@@ -134,7 +137,7 @@ void FunctionEmitter::Refuse(const Instruction& i, const std::string& why) {
 }
 
 V FunctionEmitter::GuardOf(const Instruction& i) {
-  V guard = b.CreateLoad(b.getInt1Ty(), registers_[i.guard]);
+  V guard = LoadRegister(i.guard);
   return i.guard_negated ? b.CreateNot(guard) : guard;
 }
 

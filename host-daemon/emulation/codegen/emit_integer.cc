@@ -42,12 +42,12 @@ void FunctionEmitter::AddWithCarry(const Instruction& i, V x, V y, bool subtract
   V value = b.CreateExtractValue(first, 0);
   V flag = b.CreateExtractValue(first, 1);
   if (carry_in) {
-    V in = b.CreateZExt(b.CreateLoad(b.getInt1Ty(), carry), value->getType());
+    V in = b.CreateZExt(LoadSlot(carry), value->getType());
     V second = Intrinsic(id, {value, in});
     value = b.CreateExtractValue(second, 0);
     flag = b.CreateOr(flag, b.CreateExtractValue(second, 1));
   }
-  if (i.modifiers.cc) b.CreateStore(flag, carry);
+  if (i.modifiers.cc) StoreSlot(carry, flag, false);
   WriteBits(i.operands[0], value, i.type());
 }
 
@@ -82,7 +82,7 @@ void FunctionEmitter::EmitSub(const Instruction& i) {
 }
 
 V FunctionEmitter::MulHigh(V x, V y, bool is_signed) {
-  const unsigned bits = x->getType()->getIntegerBitWidth();
+  const unsigned bits = x->getType()->getScalarSizeInBits();
   V wide = b.CreateMul(Resize(x, 2 * bits, is_signed), Resize(y, 2 * bits, is_signed));
   return b.CreateTrunc(b.CreateLShr(wide, bits), x->getType());
 }

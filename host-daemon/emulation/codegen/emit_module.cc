@@ -31,11 +31,13 @@ bool HostHasAvx512() {
 }  // namespace
 
 ModuleEmitter::ModuleEmitter(llvm::LLVMContext& context, const ptx::Module& source,
-                             const KernelFacts& facts, const CompileOptions& options)
+                             const KernelFacts& facts, const LanePlan* plan,
+                             const CompileOptions& options)
     : context_(context),
       source_(source),
       facts_(facts),
       options_(options),
+      plan_(plan),
       has_avx512_(HostHasAvx512()),
       module_(std::make_unique<llvm::Module>("kernel", context)) {}
 
@@ -159,8 +161,8 @@ void ModuleEmitter::EmitAccessFault() {
   b.CreateUnreachable();
 }
 
-// On a fibre: one thread. Otherwise: every thread of the block, x fastest, in loops that LLVM sees
-// as a whole.
+// On a fibre: one thread. Otherwise: every thread of the block, x fastest and several at once if
+// there are lanes, in loops that LLVM sees as a whole.
 void ModuleEmitter::EmitWrapper() {
   auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context_), {ptr()}, false);
   auto* wrapper =
@@ -199,7 +201,8 @@ void ModuleEmitter::EmitWrapper() {
   }
   b.CreateCall(body, {ctx, index[0], index[1], index[2]});
   for (unsigned k = 0; k < 3; ++k) {
-    V next = b.CreateAdd(index[k], b.getInt32(1), "", true, true);
+    // With several lanes the last step may go beyond the row's end.
+    V next = b.CreateAdd(index[k], b.getInt32(k == 0 ? lanes() : 1), "", true, true);
     phi[k]->addIncoming(next, b.GetInsertBlock());
     llvm::BasicBlock* after = llvm::BasicBlock::Create(context_, "after", wrapper);
     b.CreateCondBr(b.CreateICmpULT(next, bound[k]), header[k], after);

@@ -28,7 +28,8 @@ llvm::Type* FunctionEmitter::TypeFor(Type type) {
 
 V FunctionEmitter::ToBits(V value) {
   llvm::Type* type = value->getType();
-  return type->isIntegerTy() ? value : b.CreateBitCast(value, Int(type->getScalarSizeInBits()));
+  return type->isIntOrIntVectorTy() ? value
+                                    : b.CreateBitCast(value, Int(type->getScalarSizeInBits()));
 }
 
 V FunctionEmitter::FromBits(V bits, Type type) {
@@ -133,14 +134,49 @@ V FunctionEmitter::Canonical(V value) {
   return b.CreateSelect(IsNaN(value), nan, value);
 }
 
+llvm::Type* FunctionEmitter::RegisterType(uint32_t reg) {
+  const Type type = f.registers[reg].type;
+  return plan_ != nullptr && plan_->varies[reg] ? LaneVector(TypeFor(type)) : TypeFor(type);
+}
+
+// A register, or the carry flag.
+V FunctionEmitter::LoadSlot(V slot) {
+  V value = b.CreateLoad(llvm::cast<llvm::AllocaInst>(slot)->getAllocatedType(), slot);
+  return lane_ == nullptr ? value : Lane(value, lane_);
+}
+
+void FunctionEmitter::StoreSlot(V slot, V value, bool is_temporary) {
+  llvm::Type* type = llvm::cast<llvm::AllocaInst>(slot)->getAllocatedType();
+  if (plan_ == nullptr) {
+    b.CreateStore(value, slot);
+    return;
+  }
+  V old = b.CreateLoad(type, slot);
+  if (type->isVectorTy() && lane_ != nullptr) {
+    b.CreateStore(WithLane(old, value, lane_), slot);
+    return;
+  }
+  value = b.Widened(value, old);
+  if (!is_full_ && guard_ != nullptr) value = b.CreateSelect(guard_, value, old);
+  if (!is_full_ && divergent_ && !is_temporary) value = b.CreateSelect(block_mask_, value, old);
+  if (value->getType() != type) {
+    error_ = "internal: a register that varies between lanes";
+    return;
+  }
+  b.CreateStore(value, slot);
+}
+
+void FunctionEmitter::StoreRegister(uint32_t reg, V value) {
+  StoreSlot(registers_[reg], value, plan_ != nullptr && plan_->is_temporary[reg]);
+}
+
 V FunctionEmitter::ReadRegisterBits(uint32_t reg, unsigned bits) {
-  auto* slot = llvm::cast<llvm::AllocaInst>(registers_[reg]);
-  V value = b.CreateLoad(slot->getAllocatedType(), slot);
+  V value = LoadRegister(reg);
   const bool needs_canonical =
       float_use_[reg] == kArithmetic && ptx::BitsOf(f.registers[reg].type) == 32;
   if (needs_canonical) {
-    value =
-        Canonical(value->getType()->isFloatTy() ? value : b.CreateBitCast(value, b.getFloatTy()));
+    value = Canonical(
+        value->getType()->isFPOrFPVectorTy() ? value : b.CreateBitCast(value, b.getFloatTy()));
   }
   return Resize(ToBits(value), bits, ptx::IsSigned(f.registers[reg].type));
 }
@@ -167,20 +203,19 @@ V FunctionEmitter::ReadBits(const Operand& operand, Type type) {
 V FunctionEmitter::Read(const Operand& operand, Type type) {
   const bool same = operand.is_register() && f.registers[operand.index].type == type &&
                     (type == Type::kF32 || type == Type::kF64);
-  if (same) return b.CreateLoad(TypeFor(type), registers_[operand.index]);
+  if (same) return LoadRegister(operand.index);
   if (operand.is_register() && type == Type::kF32 &&
       ptx::BitsOf(f.registers[operand.index].type) == 32) {
-    return b.CreateBitCast(b.CreateLoad(b.getInt32Ty(), registers_[operand.index]), b.getFloatTy());
+    return b.CreateBitCast(LoadRegister(operand.index), b.getFloatTy());
   }
   return FromBits(ReadBits(operand, type), type);
 }
 
 void FunctionEmitter::WriteBits(const Operand& operand, V bits, Type type) {
   if (!operand.is_register()) return;  // a sink
-  auto* slot = llvm::cast<llvm::AllocaInst>(registers_[operand.index]);
-  llvm::Type* to = slot->getAllocatedType();
-  V value = Resize(bits, to->getScalarSizeInBits(), ptx::IsSigned(type));
-  b.CreateStore(to->isIntegerTy() ? value : b.CreateBitCast(value, to), slot);
+  const Type to = f.registers[operand.index].type;
+  V value = Resize(bits, TypeFor(to)->getScalarSizeInBits(), ptx::IsSigned(type));
+  StoreRegister(operand.index, FromBits(value, to));
 }
 
 void FunctionEmitter::Write(const Operand& operand, V value, Type type) {
@@ -188,9 +223,8 @@ void FunctionEmitter::Write(const Operand& operand, V value, Type type) {
   if (type == Type::kPred) return WritePredicate(operand, value);
   if (type == Type::kF32 && float_use_[operand.index] == (kArithmetic | kRaw))
     value = Canonical(value);
-  auto* slot = llvm::cast<llvm::AllocaInst>(registers_[operand.index]);
-  if (slot->getAllocatedType() == value->getType()) {
-    b.CreateStore(value, slot);
+  if (TypeFor(f.registers[operand.index].type) == value->getType()->getScalarType()) {
+    StoreRegister(operand.index, value);
   } else {
     WriteBits(operand, ToBits(value), type);
   }
@@ -199,16 +233,18 @@ void FunctionEmitter::Write(const Operand& operand, V value, Type type) {
 V FunctionEmitter::ReadPredicate(const Operand& operand) {
   if (operand.is_immediate()) return b.getInt1(operand.bits != 0);
   if (operand.kind == Operand::Kind::kSpecial) return b.getFalse();  // %is_explicit_cluster
-  V value = b.CreateLoad(b.getInt1Ty(), registers_[operand.index]);
+  V value = LoadRegister(operand.index);
   return operand.negated ? b.CreateNot(value) : value;
 }
 
 void FunctionEmitter::WritePredicate(const Operand& operand, V value) {
-  if (operand.is_register()) b.CreateStore(value, registers_[operand.index]);
+  if (operand.is_register()) StoreRegister(operand.index, value);
 }
 
 V FunctionEmitter::ThreadIndex(unsigned component) {
   if (component > 2) return I32(0);
+  if (plan_ != nullptr && component == 0)
+    return b.CreateAdd(fn->getArg(1), lane_ != nullptr ? lane_ : Counting(32, 1));
   if (is_kernel && !m.facts().is_coroutine) return fn->getArg(1 + component);
   return LoadContext(b, ctx, offsetof(ThreadContext, tid) + 4 * component, b.getInt32Ty(),
                      m.facts().needs_fibres);

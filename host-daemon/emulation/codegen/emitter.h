@@ -16,6 +16,8 @@
 
 #include "host-daemon/emulation/codegen/analysis.h"
 #include "host-daemon/emulation/codegen/compiler.h"
+#include "host-daemon/emulation/codegen/lane_builder.h"
+#include "host-daemon/emulation/codegen/lanes.h"
 #include "host-daemon/emulation/runtime/helpers.h"
 #include "host-daemon/emulation/runtime/math.h"
 
@@ -35,8 +37,9 @@ uint64_t SignatureOf(const std::vector<ptx::Variable>& returns,
 
 class ModuleEmitter {
  public:
+  // `plan` is null for one thread at a time.
   ModuleEmitter(llvm::LLVMContext& context, const ptx::Module& source, const KernelFacts& facts,
-                const CompileOptions& options);
+                const LanePlan* plan, const CompileOptions& options);
 
   // Null, with a message, when something is not translated.
   std::unique_ptr<llvm::Module> Emit(std::string* error);
@@ -46,6 +49,9 @@ class ModuleEmitter {
   const ptx::Module& source() const { return source_; }
   const KernelFacts& facts() const { return facts_; }
   const CompileOptions& options() const { return options_; }
+  // How to run several threads at once; null when they run one by one.
+  const LanePlan* plan() const { return plan_; }
+  unsigned lanes() const { return plan_ == nullptr ? 1 : options_.lanes; }
   // Whether the machine has AVX-512 F, whose instructions name their rounding.
   bool has_avx512() const { return has_avx512_; }
 
@@ -69,6 +75,7 @@ class ModuleEmitter {
   const ptx::Module& source_;
   const KernelFacts& facts_;
   const CompileOptions& options_;
+  const LanePlan* const plan_;
   const bool has_avx512_;
   std::unique_ptr<llvm::Module> module_;
   std::vector<llvm::Function*> functions_;
@@ -111,7 +118,37 @@ class FunctionEmitter {
   void Refuse(const Instruction& i, const std::string& why = "");
   V GuardOf(const Instruction& i);
 
+  // ---- emit_lanes.cc ----
+  unsigned lanes() const { return m.lanes(); }
+  llvm::Type* LaneVector(llvm::Type* element);
+  V Counting(unsigned bits, uint64_t step);
+  V MaskBits(V mask);
+  V Any(V mask);
+  V All(V mask);
+  V Among(V mask, V lanes_too);
+  V Lane(V value, V index);
+  V WithLane(V value, V element, V index);
+  V ActiveLanes();
+  void NoteThread(V lane);
+  V NoteFirstActive();
+  void UnderAny(V mask, const std::function<void()>& body);
+  void ForEachLane(V mask, const std::function<void(V lane)>& body);
+  void EmitEach(const Instruction& i);
+  V CallHelperForLanes(Helper helper, llvm::ArrayRef<V> arguments);
+  void EmitLoadForLanes(const Instruction& i);
+  void EmitStoreForLanes(const Instruction& i);
+  void EmitForLanes(const Instruction& i);
+  void Send(uint32_t block, V mask);
+  void EmitEndForLanes(uint32_t block, const Instruction& i);
+  void EmitBlockForLanes(uint32_t block);
+  void EmitLaneBlocks();
+
   // ---- emit_operand.cc ----
+  llvm::Type* RegisterType(uint32_t reg);
+  V LoadRegister(uint32_t reg) { return LoadSlot(registers_[reg]); }
+  V LoadSlot(V slot);
+  void StoreRegister(uint32_t reg, V value);
+  void StoreSlot(V slot, V value, bool is_temporary);
   llvm::Type* TypeFor(Type type);
   llvm::IntegerType* Int(unsigned bits) { return b.getIntNTy(bits); }
   V I32(uint64_t value) { return b.getInt32(static_cast<uint32_t>(value)); }
@@ -145,6 +182,9 @@ class FunctionEmitter {
     unsigned bytes;  // of the whole access, which is also its alignment
     bool writes = false;
   };
+  V NeighboursInside(V first, Access access);  // emit_lanes.cc
+  void EmitAccess(const Instruction& i, const Operand& operand, Access access,
+                  const std::function<void(V pointer)>& together);
   // A checked pointer; branches to a fault when the address is bad.
   V Pointer(const Instruction& i, const Operand& address, Access access);
   V PointerAt(V address, Access access);  // a 64-bit address in the access's space
@@ -245,6 +285,7 @@ class FunctionEmitter {
   V IsNaN(V value) { return b.CreateFCmpUNO(value, value); }
   V IsSubnormal(V value);
   V CallHelper(Helper helper, std::initializer_list<V> arguments);
+  V CallHelperOnce(Helper helper, llvm::ArrayRef<V> arguments);
   V Intrinsic(llvm::Intrinsic::ID id, std::initializer_list<V> arguments);
   static RoundMode ModeOf(ptx::Rounding rounding);
   // Halves: 16-bit patterns, worked on in f32.
@@ -314,8 +355,9 @@ class FunctionEmitter {
   const ptx::Function& f;
   const FunctionFacts& facts;
   llvm::Function* fn;
-  llvm::IRBuilder<> b;
+  LaneBuilder b;
   const bool is_kernel;
+  const LanePlan* const plan_;  // null: one thread at a time
   std::string error_;
 
   V ctx = nullptr;
@@ -336,6 +378,14 @@ class FunctionEmitter {
   std::vector<V> param_variables_;  // allocas of .param variables, by index in Function::variables
   std::vector<llvm::BasicBlock*> blocks_;
   ParamLayout param_layout_, return_layout_;
+
+  // Of several lanes. Writes keep what inactive lanes have, unless nobody can look at it.
+  std::vector<V> masks_;    // by block: the lanes that are at its beginning
+  V block_mask_ = nullptr;  // the lanes that run the block
+  V guard_ = nullptr;       // of the instruction, if it has one
+  V lane_ = nullptr;        // while one lane's code is emitted: its number
+  bool divergent_ = false;  // LanePlan::is_divergent of the block
+  bool is_full_ = false;    // in code that runs only when all lanes are active
 };
 
 }  // namespace smolvm::emulation::codegen

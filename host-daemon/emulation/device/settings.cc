@@ -47,6 +47,13 @@ std::optional<int> ParseComputeCapability(std::string_view text) {
   return *major < 5 || value > 130 ? std::nullopt : std::optional(value);
 }
 
+std::optional<Tier> ParseTier(std::string_view text) {
+  if (text == "auto") return Tier::kAuto;
+  if (text == "scalar") return Tier::kScalar;
+  if (text == "vector") return Tier::kVector;
+  return std::nullopt;
+}
+
 bool IsVisible(std::string_view visible_devices, std::string_view uuid) {
   // With one device only the first entry counts: any other index names no device, which ends the
   // list.
@@ -75,6 +82,14 @@ std::optional<Settings> ReadSettings(std::string* error) {
       return std::nullopt;
     }
     settings.compute_capability = *capability;
+  }
+  if (const char* text = std::getenv("SMOLVM_CUDA_EMULATION_TIER"); text && *text) {
+    const auto tier = ParseTier(text);
+    if (!tier) {
+      *error = std::string("SMOLVM_CUDA_EMULATION_TIER is not auto, scalar or vector: ") + text;
+      return std::nullopt;
+    }
+    settings.tier = *tier;
   }
   if (const char* text = std::getenv("SMOLVM_CUDA_KERNEL_TIMEOUT_MS"); text && *text) {
     const auto timeout = ParseNumber<uint64_t>(text);

@@ -116,6 +116,12 @@ void CodeCache::Keep(const std::string& key, const std::shared_ptr<codegen::Load
   state_->live[key] = code;
 }
 
+bool CodeCache::Holds(const std::string& key) {
+  if (Find(key) != nullptr) return true;
+  return state_->directory >= 0 &&
+         faccessat(state_->directory, key.c_str(), R_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 // A file is the digest of the object, then the object.
 bool CodeCache::Read(const std::string& key, std::string* object) {
   if (state_->directory < 0) return false;

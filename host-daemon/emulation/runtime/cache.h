@@ -25,6 +25,9 @@ class CodeCache {
   std::shared_ptr<codegen::LoadedCode> Find(const std::string& key);
   void Keep(const std::string& key, const std::shared_ptr<codegen::LoadedCode>& code);
 
+  // Whether the code need not be compiled: it is in use, or seems to be on disk.
+  bool Holds(const std::string& key);
+
   // An object's bytes from disk; false when there is none, or its check sum is wrong.
   bool Read(const std::string& key, std::string* object);
   void Write(const std::string& key, const std::string& object);

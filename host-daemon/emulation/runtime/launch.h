@@ -5,12 +5,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 
 #include "host-daemon/emulation/runtime/context.h"
 #include "host-daemon/emulation/runtime/program.h"
 #include "host-daemon/emulation/runtime/scratch.h"
+#include "host-daemon/emulation/runtime/vector_tier.h"
 
 namespace smolvm::emulation {
 
@@ -28,6 +30,8 @@ struct KernelCode {
   uint64_t local_bytes = 0;
   bool unbounded_stack = false;
   const uintptr_t* variables = nullptr;
+  // Null when threads must run one by one.
+  std::unique_ptr<VectorTier> vector_tier;
 };
 
 // Lifetime: on the stack of the thread that launches. Threads: as said at each member.

@@ -190,58 +190,98 @@ void ProgramImpl::Describe(uint32_t index) {
 
 // Everything that the object depends on: the sources, which kernel, the code generator and the
 // arena.
-std::string ProgramImpl::KeyOf(const Kernel& kernel) const {
+std::string ProgramImpl::KeyOf(const Kernel& kernel, unsigned lanes) const {
   std::string content = codegen::TargetDescription();
-  content += fmt::format(";arena {};kernel {};", arena_.device_bytes(), kernel.facts.kernel);
-  for (const auto& source : module_.sources)
-    content += fmt::format("{};", source->size()) + *source;
+  content += fmt::format(";arena {};lanes {};kernel {};source {}", arena_.device_bytes(), lanes,
+                         kernel.facts.kernel, SourceDigest());
   return Sha256(content);
+}
+
+// Once for all kernels of a module: it may have thousands.
+const std::string& ProgramImpl::SourceDigest() const {
+  std::call_once(digest_once_, [this] {
+    std::string content;
+    for (const auto& source : module_.sources)
+      content += fmt::format("{};", source->size()) + *source;
+    source_digest_ = Sha256(content);
+  });
+  return source_digest_;
+}
+
+std::shared_ptr<codegen::LoadedCode> ProgramImpl::Obtain(const Kernel& kernel, unsigned lanes,
+                                                         bool* compiled, std::string* error) const {
+  CodeCache& cache = CodeCache::Get();
+  const std::string key = KeyOf(kernel, lanes);
+  const char* from = "memory";
+  timespec begin{}, end{};
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  *compiled = true;
+  std::shared_ptr<codegen::LoadedCode> loaded = cache.Find(key);
+  if (loaded == nullptr) {
+    codegen::CompiledKernel made;
+    // What is on disk and does not load is made again.
+    from = "disk";
+    if (cache.Read(key, &made.object)) loaded.reset(codegen::LoadedCode::Load(made.object, error));
+    if (loaded == nullptr) {
+      from = "compiler";
+      const codegen::CompileOptions options{arena_.device_bytes(), options_.compute_capability,
+                                            lanes};
+      *compiled = codegen::Compile(module_, kernel.facts, options, &made, error);
+      if (!*compiled) return nullptr;
+      cache.Write(key, made.object);
+      loaded.reset(codegen::LoadedCode::Load(made.object, error));
+    }
+    if (loaded == nullptr) return nullptr;
+    cache.Keep(key, loaded);
+  }
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  const double ms = static_cast<double>(end.tv_sec - begin.tv_sec) * 1e3 +
+                    static_cast<double>(end.tv_nsec - begin.tv_nsec) * 1e-6;
+  log::Info("event=kernel_compiled kernel={} instructions={} ms={:.1f} from={} fibres={} lanes={}",
+            log::Quote(kernel.code.name), kernel.facts.instruction_count, ms, from,
+            kernel.facts.needs_fibres, lanes);
+  return loaded;
 }
 
 CUresult ProgramImpl::CompileLocked(size_t index) {
   Kernel& kernel = *compiled_[index];
   if (!kernel.problem.empty()) return CUDA_ERROR_NOT_SUPPORTED;
-  CodeCache& cache = CodeCache::Get();
-  const std::string key = KeyOf(kernel);
-  const char* from = "memory";
-  timespec begin{}, end{};
-  clock_gettime(CLOCK_MONOTONIC, &begin);
-  kernel.loaded = cache.Find(key);
+  bool compiled = false;
   std::string error;
+  kernel.loaded = Obtain(kernel, 1, &compiled, &error);
   if (kernel.loaded == nullptr) {
-    codegen::CompiledKernel compiled;
-    // What is on disk and does not load is made again.
-    from = "disk";
-    if (cache.Read(key, &compiled.object))
-      kernel.loaded.reset(codegen::LoadedCode::Load(compiled.object, &error));
-    if (kernel.loaded == nullptr) {
-      from = "compiler";
-      const codegen::CompileOptions options{arena_.device_bytes(), options_.compute_capability};
-      if (!codegen::Compile(module_, kernel.facts, options, &compiled, &error)) {
-        kernel.problem = error;
-        log::Error("event=kernel_refused kernel={} reason={}", log::Quote(kernels_[index].name),
-                   log::Quote(error));
-        return CUDA_ERROR_NOT_SUPPORTED;
-      }
-      cache.Write(key, compiled.object);
-      kernel.loaded.reset(codegen::LoadedCode::Load(compiled.object, &error));
-    }
-    if (kernel.loaded == nullptr) {
-      log::Error("event=kernel_load_failed kernel={} reason={}", log::Quote(kernels_[index].name),
-                 log::Quote(error));
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    cache.Keep(key, kernel.loaded);
+    log::Error("event={} kernel={} reason={}", compiled ? "kernel_load_failed" : "kernel_refused",
+               log::Quote(kernels_[index].name), log::Quote(error));
+    if (compiled) return CUDA_ERROR_OUT_OF_MEMORY;
+    kernel.problem = error;
+    return CUDA_ERROR_NOT_SUPPORTED;
   }
-  clock_gettime(CLOCK_MONOTONIC, &end);
-  const double ms = static_cast<double>(end.tv_sec - begin.tv_sec) * 1e3 +
-                    static_cast<double>(end.tv_nsec - begin.tv_nsec) * 1e-6;
-  log::Info("event=kernel_compiled kernel={} instructions={} ms={:.1f} from={} fibres={}",
-            log::Quote(kernels_[index].name), kernel.facts.instruction_count, ms, from,
-            kernel.facts.needs_fibres);
   kernel.code.function = kernel.loaded->function();
+  AddVectorTier(index);
   kernel.ready.store(true, std::memory_order_release);
   return CUDA_SUCCESS;
+}
+
+void ProgramImpl::AddVectorTier(size_t index) {
+  Kernel& kernel = *compiled_[index];
+  if (options_.tier == Tier::kScalar || !codegen::CanRunInLanes(module_, kernel.facts)) return;
+  const unsigned lanes = codegen::LanesOfHost();
+  // About what compiling takes: when the kernel has run for that long, it is worth it.
+  constexpr int64_t kLeastNs = 10'000'000, kNsAnInstruction = 300'000;
+  const int64_t budget =
+      kLeastNs + kNsAnInstruction * static_cast<int64_t>(kernel.facts.instruction_count);
+  kernel.code.vector_tier = std::make_unique<VectorTier>(lanes, budget, [this, &kernel, lanes]() {
+    bool compiled = false;
+    std::string error;
+    kernel.loaded_wide = Obtain(kernel, lanes, &compiled, &error);
+    if (kernel.loaded_wide != nullptr) return kernel.loaded_wide->function();
+    // Nothing is lost: the kernel goes on one thread at a time.
+    log::Warn("event=vector_tier_failed kernel={} reason={}", log::Quote(kernel.code.name),
+              log::Quote(error));
+    return KernelFunction{nullptr};
+  });
+  if (options_.tier == Tier::kVector || CodeCache::Get().Holds(KeyOf(kernel, lanes)))
+    kernel.code.vector_tier->Make();
 }
 
 CUresult ProgramImpl::Compile(size_t index) {

@@ -50,9 +50,14 @@ struct VariableInfo {
   bool is_managed;
 };
 
+// How kernels without barriers and warp operations run: one thread after the other, several at once
+// (where the kernel and the processor allow it), or the second as soon as it pays.
+enum class Tier { kAuto, kScalar, kVector };
+
 struct LoadOptions {
   int compute_capability = 90;  // of the device: 10 × major + minor
   bool verbose = false;         // CU_JIT_LOG_VERBOSE
+  Tier tier = Tier::kAuto;
 };
 
 // What CU_JIT_INFO_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER receive.

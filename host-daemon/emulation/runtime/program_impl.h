@@ -35,6 +35,7 @@ class ProgramImpl : public Program {
     std::string problem;  // why it cannot be compiled; logged once
     std::atomic<bool> ready{false};
     std::shared_ptr<codegen::LoadedCode> loaded;
+    std::shared_ptr<codegen::LoadedCode> loaded_wide;  // the vector tier's
     KernelCode code;
   };
 
@@ -44,8 +45,14 @@ class ProgramImpl : public Program {
   void Describe(uint32_t function);
   CUresult CheckLimits(JitLog* log) const;
   // The key of a kernel's object: what it is made from, and by what.
-  std::string KeyOf(const Kernel& kernel) const;
+  std::string KeyOf(const Kernel& kernel, unsigned lanes) const;
+  const std::string& SourceDigest() const;
+  // From memory, from disk or from the compiler; null with a message. `compiled` is false when the
+  // compiler refused the kernel.
+  std::shared_ptr<codegen::LoadedCode> Obtain(const Kernel& kernel, unsigned lanes, bool* compiled,
+                                              std::string* error) const;
   CUresult CompileLocked(size_t index);
+  void AddVectorTier(size_t index);
 
   const ptx::Module module_;
   const LoadOptions options_;
@@ -56,6 +63,8 @@ class ProgramImpl : public Program {
   std::vector<uintptr_t> allocations_;
   std::vector<std::unique_ptr<Kernel>> compiled_;  // by kernels() index
   std::vector<uint32_t> call_targets_;
+  mutable std::once_flag digest_once_;
+  mutable std::string source_digest_;
   std::mutex mutex_;
 };
 

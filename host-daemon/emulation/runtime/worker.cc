@@ -13,6 +13,7 @@
 #include "host-daemon/emulation/runtime/fibre.h"
 #include "host-daemon/emulation/runtime/helpers.h"
 #include "host-daemon/emulation/runtime/launch.h"
+#include "host-daemon/emulation/runtime/vector_tier.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::emulation {
@@ -49,6 +50,12 @@ struct Lease {
   SignalStack signal_stack;
   Worker* worker;
 };
+
+int64_t Now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 // Blocks that one worker may hold at once, when all of them wait for other blocks.
 constexpr size_t kMaxResident = 4096;
@@ -89,11 +96,16 @@ bool Worker::Leaves(const Launch& launch) const {
 void Worker::RunPlainBlocks(void* argument) {
   auto* self = static_cast<Worker*>(argument);
   Launch& launch = *self->launch_.load(std::memory_order_relaxed);
-  const KernelFunction function = launch.code->function;
+  VectorTier* const tier = launch.code->vector_tier.get();
+  const bool may_widen = tier != nullptr && tier->Suits(launch.config->block);
   const uint64_t count = launch.block_count;
   // Several blocks at a time, but never so many that the last worker runs alone for long.
   const uint64_t chunk = std::clamp<uint64_t>(count / 256, 1, 64);
+  int64_t since = Now();
   while (!launch.cancelled.load(std::memory_order_relaxed) && !self->Leaves(launch)) {
+    const KernelFunction wide = may_widen ? tier->function() : nullptr;
+    self->in_lanes_ = wide != nullptr;
+    const KernelFunction function = wide != nullptr ? wide : launch.code->function;
     const uint64_t begin = launch.next_block.fetch_add(chunk, std::memory_order_relaxed);
     if (begin >= count) break;
     const uint64_t end = std::min(begin + chunk, count);
@@ -101,8 +113,33 @@ void Worker::RunPlainBlocks(void* argument) {
       SetBlockIndex(launch, i, &self->block_context_);
       function(&self->thread_);
     }
+    if (!may_widen || wide != nullptr) continue;
+    const int64_t now = Now();
+    self->makes_lanes_ = tier->Spend(now - since);
+    if (self->makes_lanes_) break;
+    since = now;
   }
   JumpToFibre(self->main_sp_);
+}
+
+void Worker::RunBlockAgain(void* argument) {
+  auto* self = static_cast<Worker*>(argument);
+  self->launch_.load(std::memory_order_relaxed)->code->function(&self->thread_);
+  JumpToFibre(self->main_sp_);
+}
+
+// After a memory fault of one of several lanes: the block again, thread by thread. What it has
+// written already does not matter any more, since the fault ends the context. Should it change so
+// much that no thread faults, the first of the lanes stands for them.
+void Worker::FindFaultingThread() {
+  const ThreadContext first = thread_;
+  const Fault fault = fault_;
+  faulted_ = in_lanes_ = false;
+  SwitchFibre(&main_sp_, MakeFibre(stack_[0], &RunBlockAgain, this));
+  if (faulted_) return;
+  faulted_ = true;
+  thread_ = first;
+  fault_ = fault;
 }
 
 void Worker::RunPlain(Launch& launch) {
@@ -117,7 +154,13 @@ void Worker::RunPlain(Launch& launch) {
   thread_.block_context = &block_context_;
   thread_.local_base = block_context_.shared_base + launch.shared_bytes;
   thread_.spins = kSpinsBeforeYield;
-  SwitchFibre(&main_sp_, MakeFibre(stack_[0], &RunPlainBlocks, this));
+  do {
+    makes_lanes_ = false;
+    SwitchFibre(&main_sp_, MakeFibre(stack_[0], &RunPlainBlocks, this));
+    if (makes_lanes_) launch.code->vector_tier->Make();
+  } while (makes_lanes_);
+  if (faulted_ && in_lanes_ && fault_.kind == FaultKind::kIllegalAddress) FindFaultingThread();
+  in_lanes_ = false;
   if (faulted_) HandleFault(launch);
 }
 

@@ -51,6 +51,8 @@ class Worker {
 
  private:
   static void RunPlainBlocks(void* self);
+  static void RunBlockAgain(void* self);
+  void FindFaultingThread();
   void RunPlain(Launch& launch);
   void RunFibres(Launch& launch);
   bool Leaves(const Launch& launch) const;
@@ -64,6 +66,8 @@ class Worker {
   volatile bool in_kernel_ = false;
   bool is_helper_ = false;
   bool faulted_ = false;
+  bool in_lanes_ = false;     // runs the vector tier's code
+  bool makes_lanes_ = false;  // has left its blocks to make that
   Fault fault_{};
   void* main_sp_ = nullptr;
   std::string text_;

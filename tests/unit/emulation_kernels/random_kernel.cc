@@ -178,7 +178,8 @@ constexpr std::string_view kInstructions[] = {"add.u32 W, W, W",
 
 class Writer {
  public:
-  explicit Writer(uint64_t seed) : random_(seed) {}
+  Writer(uint64_t seed, RandomKind kind)
+      : random_(seed), is_independent_(kind == RandomKind::kIndependent) {}
 
   std::string Kernel(const std::string& name) {
     Line(".visible .entry {}(.param .u64 in, .param .u64 out)", name);
@@ -200,11 +201,20 @@ class Writer {
 
   void Declare() {
     Line("  .reg .pred %p<{}>, %q<3>;", kPredicates);
-    Line("  .reg .b32 %w<{}>, %a<8>, %n<8>;", kWords);
-    Line("  .reg .b64 %l<{}>, %in, %out, %at;", kLongs);
+    Line("  .reg .b32 %w<{}>, %a<8>, %n<8>, %u<4>;", kWords);
+    Line("  .reg .b64 %l<{}>, %in, %out, %at, %wide, %single;", kLongs);
     Line("  .reg .f32 %f<{}>;\n  .reg .f64 %d<{}>;", kFloats, kDoubles);
     Line("  .shared .align 4 .b32 box[{}];\n  .shared .align 4 .b32 total[2];", kRandomThreads);
-    Line("  .local .align 8 .b32 mine[8];");
+    if (!is_independent_) Line("  .local .align 8 .b32 mine[8];");
+  }
+
+  // %u: the same for all threads of a block, until something that is not is written to one.
+  void IndependentPrologue() {
+    for (uint32_t i = 0; i < 4; ++i) Line("  mad.lo.u32 %u{}, %a2, {}, {};", i, 3 + i, i);
+    Line("  mov.u32 %a4, %nctaid.x;\n  mul.lo.u32 %a4, %a4, %a3;");
+    Line("  mad.wide.u32 %wide, %a4, {}, %in;\n  mad.wide.u32 %single, %a4, 16, %wide;",
+         4 * kRandomInputs);
+    Line("  mad.wide.u32 %wide, %a1, 16, %wide;\n  mad.wide.u32 %single, %a1, 4, %single;");
   }
 
   // %a0: the thread's number in its block, %a1: in the grid.
@@ -227,6 +237,7 @@ class Writer {
     for (uint32_t i = 0; i < kDoubles; ++i) Line("  cvt.rn.f64.s32 %d{}, %w{};", i, i + 3);
     for (uint32_t i = 0; i < kPredicates; ++i)
       Line("  setp.gt.s32 %p{}, %w{}, {};", i, i, static_cast<int32_t>(random_.Next()));
+    if (is_independent_) return IndependentPrologue();
     for (uint32_t i = 0; i < 8; ++i) Line("  st.local.u32 [mine+{}], %w{};", 4 * i, i);
     Line("  setp.ge.u32 %q0, %a0, 2;\n  shl.b32 %a2, %a0, 2;\n  mov.u32 %a3, total;");
     Line("  add.u32 %a3, %a3, %a2;\n  @%q0 bra begin;\n  st.shared.u32 [%a3], %a0;\nbegin:");
@@ -235,7 +246,11 @@ class Writer {
 
   // Every register's bits; NaNs as one, since the ISA leaves theirs open.
   void Epilogue() {
-    Line("  bar.sync 0;\n  ld.shared.u32 %n0, [total];\n  ld.shared.u32 %n1, [total+4];");
+    if (is_independent_) {
+      Line("  xor.b32 %n0, %u0, %u1;\n  xor.b32 %n1, %u2, %u3;");
+    } else {
+      Line("  bar.sync 0;\n  ld.shared.u32 %n0, [total];\n  ld.shared.u32 %n1, [total+4];");
+    }
     Line("  mul.wide.u32 %at, %a1, {};\n  add.u64 %at, %out, %at;", 4 * kRandomOutputs);
     uint32_t offset = 0;
     const auto store = [&](std::string_view type, const std::string& value, uint32_t bytes) {
@@ -332,6 +347,48 @@ class Writer {
     if (random_.OneIn(3)) Line("  ld.local.v2.u32 {{{}, %a5}}, [mine+16];", Word());
   }
 
+  void Uniform() {
+    const auto word = [&] { return fmt::format("%u{}", random_.Below(4)); };
+    switch (random_.Below(4)) {
+      case 0:
+        return Line("  mad.lo.u32 {}, {}, {}, {};", word(), word(), word(), random_.Below(1000));
+      case 1:
+        return Line("  add.u32 {}, {}, {};", Word(), Word(), word());
+      case 2:
+        Line("  setp.gt.s32 %q0, {}, {};", word(), static_cast<int32_t>(random_.Next()));
+        return Line("  @%q0 xor.b32 {}, {}, {};", word(), word(), word());
+      default:
+        if (random_.OneIn(4)) Line("  xor.b32 {}, {}, {};", word(), word(), Word());
+    }
+  }
+
+  // The thread's own words, side by side with its neighbours' or not, and anybody's inputs.
+  void Memory() {
+    const uint32_t p = random_.Below(kPredicates);
+    const std::string guard = random_.OneIn(3) ? fmt::format("@%p{} ", p) : "";
+    switch (random_.Below(7)) {
+      case 0:
+        return Line("  {}st.global.u32 [%single], {};", guard, Word());
+      case 1:
+        return Line("  {}ld.global.u32 {}, [%single];", guard, Word());
+      case 2:
+        return Line("  {}st.global.v4.u32 [%wide], {{{}, {}, {}, {}}};", guard, Word(), Word(),
+                    Word(), Word());
+      case 3:
+        return Line("  {}ld.global.v2.u32 {{{}, %a5}}, [%wide+{}];", guard, Word(),
+                    8 * random_.Below(2));
+      case 4:
+        return Line("  {}st.global.u8 [%single+{}], {};", guard, random_.Below(4), Word());
+      case 5:
+        Line("  and.b32 %a5, {}, 63;\n  mad.wide.u32 %at, %a5, 4, %in;", Word());
+        return Line("  {}ld.global.{} {}, [%at];", guard, random_.Of({"u32", "s16", "u8"}), Word());
+      default:
+        Line("  shl.b32 %a5, %a0, 2;\n  mov.u32 %a6, box;\n  add.u32 %a5, %a5, %a6;");
+        Line("  st.shared.u32 [%a5], {};\n  ld.shared.u32 {}, [%a5];", Word(), Word());
+        return Line("  {}atom.shared.add.u32 {}, [%a5], {};", guard, Word(), Word());
+    }
+  }
+
   void CallFunction() {
     Line("  {{\n    .param .b32 x;\n    st.param.b32 [x], {};", Word());
     Line("    .param .b64 y;\n    st.param.b64 [y], %l{};", random_.Below(kLongs));
@@ -410,7 +467,7 @@ class Writer {
          label);
     Line("out_{}:", label);
     // Threads that left by the second way are together again with the others.
-    if (!diverges) Line("  bar.sync 0;");
+    if (!diverges && !is_independent_) Line("  bar.sync 0;");
   }
 
   void Body(uint32_t depth, bool diverges) {
@@ -422,6 +479,10 @@ class Writer {
         IfElse(depth);
       } else if (kind == 1 && depth < kDeepest) {
         Loop(depth, diverges);
+      } else if (is_independent_ && (kind == 2 || kind == 8)) {
+        Uniform();
+      } else if (is_independent_ && kind >= 3 && kind <= 5) {
+        Memory();
       } else if (kind == 2 && !diverges && depth == 0) {
         SharedMemory();
       } else if (kind <= 4 && kind >= 3 && !diverges && depth == 0) {
@@ -441,6 +502,7 @@ class Writer {
   }
 
   Random random_;
+  const bool is_independent_;
   std::string text_;
   uint32_t labels_ = 0;
 };
@@ -472,8 +534,8 @@ positive:
 )";
 }
 
-std::string RandomKernel(const std::string& name, uint64_t seed) {
-  return Writer(seed).Kernel(name);
+std::string RandomKernel(const std::string& name, uint64_t seed, RandomKind kind) {
+  return Writer(seed, kind).Kernel(name);
 }
 
 }  // namespace smolvm::emulation

@@ -16,6 +16,12 @@ std::string RandomKernelHeader();
 inline constexpr uint32_t kRandomThreads = 64;
 inline constexpr uint32_t kRandomInputs = 8;
 inline constexpr uint32_t kRandomOutputs = 32;
-std::string RandomKernel(const std::string& name, uint64_t seed);
+//
+// Threads of independent kernels never wait for each other, call nothing and have no local memory,
+// so that several may run at once. They also use kRandomScratch words of their own behind all
+// threads' inputs: first four for each thread in turn, then one.
+enum class RandomKind { kAll, kIndependent };
+inline constexpr uint32_t kRandomScratch = 5;
+std::string RandomKernel(const std::string& name, uint64_t seed, RandomKind kind);
 
 }  // namespace smolvm::emulation

@@ -1,17 +1,25 @@
-// Runs PTX text through Program, and hands out device memory.
+// Runs PTX text through Program, and hands out device memory. SMOLVM_CUDA_EMULATION_TIER decides
+// how kernels run: the same tests are run for both tiers.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "host-daemon/emulation/device/settings.h"
 #include "host-daemon/emulation/runtime/program.h"
 #include "tests/unit/emulation_runtime/arena_fixture.h"
 
 namespace smolvm::emulation {
+
+inline Tier TierUnderTest() {
+  const char* text = std::getenv("SMOLVM_CUDA_EMULATION_TIER");
+  return ParseTier(text == nullptr ? "auto" : text).value();
+}
 
 // Packs kernel arguments at their natural alignment.
 class Params {
@@ -54,7 +62,8 @@ class ProgramTest : public testing::Test {
   std::string Load(const std::string& ptx, int compute_capability = 90) {
     JitLog log;
     const CUresult result =
-        Program::Load(ptx.c_str(), {compute_capability, false}, TestArena(), &log, &program_);
+        Program::Load(ptx.c_str(), {compute_capability, false, TierUnderTest()}, TestArena(), &log,
+                      &program_);
     if (result == CUDA_SUCCESS) return "";
     return "result " + std::to_string(result) + ": " + log.error;
   }
