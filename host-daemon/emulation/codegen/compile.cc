@@ -64,7 +64,7 @@ llvm::TargetMachine* Machine(std::string* error) {
   options.TrapUnreachable = true;
   machine = target->createTargetMachine(triple, llvm::sys::getHostCPUName(), Features(), options,
                                         llvm::Reloc::PIC_, llvm::CodeModel::Small,
-                                        llvm::CodeGenOptLevel::Default, true);
+                                        llvm::CodeGenOptLevel::Less, true);
   if (machine == nullptr) *error = "LLVM has no code generator for this machine";
   return machine;
 }
