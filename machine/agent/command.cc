@@ -134,16 +134,19 @@ void UseStreams(const ExecRequest& request, const ChildStreams& child, int repor
   GiveUp(report, StartError::kExec);
 }
 
+// What the launcher puts "cannot run" before.
 ExitReport Explain(const ExecRequest& request, const StartError& error) {
   const std::string& name = request.argv[0];
   switch (error.step) {
     case StartError::kStreams:
-      return {ExitKind::kCannotRun, 0, "its streams cannot be opened: " + ErrnoText(error.error)};
+      return {ExitKind::kCannotRun, 0,
+              name + ": its streams cannot be opened: " + ErrnoText(error.error)};
     case StartError::kUser:
-      return {ExitKind::kCannotRun, 0, "its user cannot be taken: " + ErrnoText(error.error)};
+      return {ExitKind::kCannotRun, 0,
+              name + ": its user cannot be taken: " + ErrnoText(error.error)};
     case StartError::kFolder:
       return {ExitKind::kCannotRun, 0,
-              "cannot enter the working folder " + request.workdir + ": " + ErrnoText(error.error)};
+              name + ": the working folder " + request.workdir + ": " + ErrnoText(error.error)};
     case StartError::kExec:
       break;
   }
@@ -162,7 +165,8 @@ ExitReport Explain(const ExecRequest& request, const StartError& error) {
 bool StartCommand(const ExecRequest& request, Command* command, ExitReport* failure) {
   const auto user = FindUser(request.user, ReadIfThere("/etc/passwd"), ReadIfThere("/etc/group"));
   if (!user) {
-    *failure = {ExitKind::kCannotRun, 0, "the image has no user '" + request.user + "'"};
+    *failure = {ExitKind::kCannotRun, 0,
+                request.argv[0] + ": the image has no user '" + request.user + "'"};
     return false;
   }
   ExecRequest complete = request;

@@ -204,7 +204,7 @@ TEST_F(AgentTest, AMissingWorkingFolderIsMadeOnlyWhereAsked) {
   Outcome outcome = Run(request);
   EXPECT_EQ(outcome.report->kind, ExitKind::kCannotRun);
   EXPECT_EQ(outcome.report->message,
-            "cannot enter the working folder " + missing.string() + ": No such file or directory");
+            "/bin/sh: the working folder " + missing.string() + ": No such file or directory");
   EXPECT_FALSE(fs::exists(missing));
   request.make_workdir = true;
   EXPECT_EQ(Run(request).out, missing.string() + "\n");
