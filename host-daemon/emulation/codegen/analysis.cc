@@ -188,33 +188,6 @@ class Analyser {
 
   // ---- which kernels need a fibre for each thread ----
 
-  static bool MeetsOthers(const Instruction& instruction) {
-    switch (instruction.opcode) {
-      case Opcode::kBarSync:
-      case Opcode::kBarArrive:
-      case Opcode::kBarRed:
-      case Opcode::kBarWarpSync:
-      case Opcode::kBarrierClusterArrive:
-      case Opcode::kBarrierClusterWait:
-      case Opcode::kShfl:
-      case Opcode::kVote:
-      case Opcode::kMatch:
-      case Opcode::kRedux:
-      case Opcode::kActivemask:
-      case Opcode::kElect:
-      case Opcode::kMovmatrix:
-      case Opcode::kMma:
-      case Opcode::kWmmaMma:
-      case Opcode::kWmmaLoad:
-      case Opcode::kWmmaStore:
-      case Opcode::kLdmatrix:
-      case Opcode::kStmatrix:
-        return true;
-      default:
-        return false;
-    }
-  }
-
   // An instruction whose result another thread may change: what a waiting loop looks at.
   static bool Observes(const Instruction& instruction, const std::vector<bool>& read) {
     switch (instruction.opcode) {
@@ -390,6 +363,33 @@ class Analyser {
 };
 
 }  // namespace
+
+bool MeetsOthers(const Instruction& instruction) {
+  switch (instruction.opcode) {
+    case Opcode::kBarSync:
+    case Opcode::kBarArrive:
+    case Opcode::kBarRed:
+    case Opcode::kBarWarpSync:
+    case Opcode::kBarrierClusterArrive:
+    case Opcode::kBarrierClusterWait:
+    case Opcode::kShfl:
+    case Opcode::kVote:
+    case Opcode::kMatch:
+    case Opcode::kRedux:
+    case Opcode::kActivemask:
+    case Opcode::kElect:
+    case Opcode::kMovmatrix:
+    case Opcode::kMma:
+    case Opcode::kWmmaMma:
+    case Opcode::kWmmaLoad:
+    case Opcode::kWmmaStore:
+    case Opcode::kLdmatrix:
+    case Opcode::kStmatrix:
+      return true;
+    default:
+      return false;
+  }
+}
 
 Builtin BuiltinNamed(std::string_view name) {
   if (name == "vprintf") return Builtin::kVprintf;

@@ -53,6 +53,9 @@ struct KernelFacts {
 bool AnalyseKernel(const ptx::Module& module, uint32_t kernel, KernelFacts* facts,
                    std::string* error);
 
+// Whether the instruction waits for other threads: barriers and warp operations.
+bool MeetsOthers(const ptx::Instruction& instruction);
+
 // Every function whose address an instruction or an initialiser takes, in index order: the
 // program's table of call targets.
 std::vector<uint32_t> AddressTakenFunctions(const ptx::Module& module);

@@ -63,8 +63,8 @@ V FunctionEmitter::ActiveLanes() {
 
 // Tells faults which thread it is.
 void FunctionEmitter::NoteThread(V lane) {
-  V x = b.CreateAdd(fn->getArg(1), lane);
-  b.CreateStore(x, b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, offsetof(ThreadContext, tid)));
+  b.CreateStore(lane,
+                b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, offsetof(ThreadContext, lane_at)));
 }
 V FunctionEmitter::NoteFirstActive() {
   V bits = b.CreateZExt(MaskBits(ActiveLanes()), b.getInt32Ty());
@@ -343,7 +343,7 @@ void FunctionEmitter::EmitLaneBlocks() {
     b.CreateBr(visit);
   }
   b.SetInsertPoint(visit);
-  b.CreateRetVoid();
+  Return();
 }
 
 }  // namespace smolvm::emulation::codegen

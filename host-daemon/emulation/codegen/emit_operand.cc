@@ -243,11 +243,12 @@ void FunctionEmitter::WritePredicate(const Operand& operand, V value) {
 
 V FunctionEmitter::ThreadIndex(unsigned component) {
   if (component > 2) return I32(0);
-  if (plan_ != nullptr && component == 0)
-    return b.CreateAdd(fn->getArg(1), lane_ != nullptr ? lane_ : Counting(32, 1));
-  if (is_kernel && !m.facts().is_coroutine) return fn->getArg(1 + component);
-  return LoadContext(b, ctx, offsetof(ThreadContext, tid) + 4 * component, b.getInt32Ty(),
-                     m.facts().needs_fibres);
+  V index = is_kernel && !m.facts().is_coroutine
+                ? fn->getArg(1 + component)
+                : LoadContext(b, ctx, offsetof(ThreadContext, tid) + 4 * component, b.getInt32Ty(),
+                              m.facts().needs_fibres);
+  if (plan_ == nullptr || component != 0) return index;
+  return b.CreateAdd(index, lane_ != nullptr ? lane_ : Counting(32, 1));
 }
 
 V FunctionEmitter::LinearThread() {
@@ -259,7 +260,7 @@ V FunctionEmitter::LinearThread() {
 }
 
 V FunctionEmitter::LaneId() {
-  if (m.facts().needs_fibres)
+  if (m.facts().needs_fibres && plan_ == nullptr)
     return LoadContext(b, ctx, offsetof(ThreadContext, lane), b.getInt32Ty(), true);
   return b.CreateAnd(LinearThread(), I32(31));
 }
@@ -297,7 +298,7 @@ V FunctionEmitter::ReadSpecial(const Operand& operand) {
     case Special::kLaneid:
       return LaneId();
     case Special::kWarpid:
-      if (m.facts().needs_fibres)
+      if (m.facts().needs_fibres && plan_ == nullptr)
         return LoadContext(b, ctx, offsetof(ThreadContext, warp), b.getInt32Ty(), true);
       return b.CreateLShr(LinearThread(), 5);
     case Special::kNwarpid:

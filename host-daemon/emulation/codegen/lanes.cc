@@ -37,6 +37,22 @@ class Planner {
     }
   }
 
+  // Lanes wait for other groups of lanes, never for each other: only at barriers of the whole
+  // block, and where all of them come together.
+  bool WaitsTogether() const {
+    for (uint32_t k = 0; k < count_; ++k) {
+      if (!cfg_.reachable[k]) continue;
+      for (uint32_t n = cfg_.blocks[k].begin; n < cfg_.blocks[k].end; ++n) {
+        const Instruction& i = f_.body[n];
+        if (!MeetsOthers(i)) continue;
+        const bool is_plain = i.opcode == Opcode::kBarSync && i.operands.size() == 1 &&
+                              i.operands[0].is_immediate() && !i.guarded();
+        if (!is_plain || plan_.is_divergent[k]) return false;
+      }
+    }
+    return true;
+  }
+
  private:
   const Instruction& Last(uint32_t block) const { return f_.body[cfg_.blocks[block].end - 1]; }
 
@@ -266,19 +282,23 @@ LaneForm LaneFormOf(const Instruction& i) {
 }
 
 bool PlanLanes(const ptx::Module& module, const KernelFacts& facts, LanePlan* plan) {
-  if (facts.needs_fibres || facts.functions.size() != 1 || facts.local_bytes != 0 ||
-      facts.unbounded_stack || facts.instruction_count > kMostInstructions) {
+  if ((facts.needs_fibres && !facts.is_coroutine) || facts.functions.size() != 1 ||
+      facts.local_bytes != 0 || facts.unbounded_stack ||
+      facts.instruction_count > kMostInstructions) {
     return false;
   }
   const FunctionFacts& kernel = facts.functions[0];
-  if (kernel.cfg.blocks.size() > kMostBlocks) return false;
+  const std::vector<bool>& waits = kernel.block_in_waiting_loop;
+  if (kernel.cfg.blocks.size() > kMostBlocks || std::ranges::find(waits, true) != waits.end())
+    return false;
   const ptx::Function& function = module.functions[kernel.index];
   const bool refused = std::ranges::any_of(function.body, [](const Instruction& i) {
     return i.opcode == Opcode::kCall || i.opcode == Opcode::kBrxIdx;
   });
   if (refused) return false;
-  Planner(function, kernel.cfg, plan).Run();
-  return true;
+  Planner planner(function, kernel.cfg, plan);
+  planner.Run();
+  return planner.WaitsTogether();
 }
 
 }  // namespace smolvm::emulation::codegen

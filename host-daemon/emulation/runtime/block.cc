@@ -39,8 +39,10 @@ bool Block::Provide(Launch& launch, uint32_t count) {
   return memory_.Reserve(*launch.scratch, launch.shared_bytes + count * launch.local_bytes);
 }
 
-bool Block::Start(Launch& launch, uint64_t index) {
-  const uint32_t count = launch.threads_per_block;
+bool Block::Start(Launch& launch, uint64_t index, const BlockCode& code) {
+  const uint32_t width = launch.config->block[0];
+  const uint32_t count = launch.threads_per_block / width * ((width + code.lanes - 1) / code.lanes);
+  index_ = index;
   if (!Provide(launch, count)) return false;
   FillBlockContext(launch, index, memory_.address(), &context_);
   thread_count_ = live_ = count;
@@ -61,7 +63,7 @@ bool Block::Start(Launch& launch, uint64_t index) {
   may_sweep_ = true;
   context_.arrived = 0;
   // Blocks of one grid differ in their index only.
-  if (prepared_for_ != launch.grid_id) PrepareThreads(launch);
+  if (prepared_for_ != launch.grid_id || lanes_ != code.lanes) PrepareThreads(launch, code);
   for (uint32_t i = 0; i < count; ++i) {
     threads_[i].local_used = 0;
     threads_[i].sp = nullptr;
@@ -69,12 +71,12 @@ bool Block::Start(Launch& launch, uint64_t index) {
   return true;
 }
 
-void Block::PrepareThreads(const Launch& launch) {
+void Block::PrepareThreads(const Launch& launch, const BlockCode& code) {
   const uint32_t* size = launch.config->block;
   uint32_t i = 0;
   for (uint32_t z = 0; z < size[2]; ++z) {
     for (uint32_t y = 0; y < size[1]; ++y) {
-      for (uint32_t x = 0; x < size[0]; ++x, ++i) {
+      for (uint32_t x = 0; x < size[0]; x += code.lanes, ++i) {
         ThreadContext& thread = threads_[i];
         thread.tid[0] = x;
         thread.tid[1] = y;
@@ -88,7 +90,8 @@ void Block::PrepareThreads(const Launch& launch) {
       }
     }
   }
-  function_ = launch.code->function;
+  function_ = code.function;
+  lanes_ = code.lanes;
   frame_stride_ = 0;
   prepared_for_ = launch.grid_id;
 }

@@ -23,6 +23,7 @@
 
 namespace smolvm::emulation {
 
+struct BlockCode;
 struct Launch;
 
 inline constexpr uint32_t kWarpSize = 32;
@@ -69,8 +70,9 @@ class Block {
   ~Block();
 
   // Prepares the launch's block number `index`, reusing stacks and memory of earlier ones. False
-  // when memory is short.
-  bool Start(Launch& launch, uint64_t index);
+  // when memory is short. Of code for several lanes a "thread" is a group of so many neighbours in
+  // a row, here and in all that follows.
+  bool Start(Launch& launch, uint64_t index, const BlockCode& code);
   // Runs fibres until none is ready; called on the worker's main stack. `main_sp` receives where to
   // return to.
   void Resume(void** main_sp);
@@ -78,6 +80,8 @@ class Block {
   // block has ended, or waits for something that cannot happen.
   bool Unpark();
 
+  uint64_t index() const { return index_; }
+  uint32_t lanes() const { return lanes_; }
   bool finished() const { return live_ == 0; }
   const ThreadContext* running() const { return running_; }
   const Stack* RunningStack() const;
@@ -127,7 +131,7 @@ class Block {
     return barriers_[id <= kClusterBarrier ? id : id % kBarriers];
   }
   bool Provide(Launch& launch, uint32_t count);
-  void PrepareThreads(const Launch& launch);
+  void PrepareThreads(const Launch& launch, const BlockCode& code);
   void SetReady(uint32_t warp, uint32_t lanes) {
     if (lanes == 0) return;
     warps_[warp].ready |= lanes;
@@ -148,6 +152,8 @@ class Block {
   static constexpr std::align_val_t kFrameAlignment{64};
 
   BlockContext context_{};
+  uint64_t index_ = 0;
+  uint32_t lanes_ = 1;
   bool is_coroutine_ = false;
   bool sweeping_ = false;
   bool may_sweep_ = false;  // worth a look: a barrier has just been completed

@@ -4,7 +4,8 @@
 // A kernel is compiled into one function `void kernel(ThreadContext*)`. Without barriers, warp
 // operations or loops that wait it runs every thread of the block in a loop of its own. Otherwise
 // it runs one thread: as a coroutine that returns where the thread waits, or, when functions that
-// it calls wait, on a fibre.
+// it calls wait, on a fibre. The vector tier's code runs several neighbours in a row of the block
+// in the place of one thread; tid is then the first one's.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +46,10 @@ struct alignas(64) ThreadContext {
   uintptr_t local_base;  // generic address of this thread's local window
   uint64_t local_used;   // bytes of it taken by the functions that are running
   uint32_t warp;
-  uint32_t spins;  // counts down to the next yield of a loop that waits
+  union {
+    uint32_t spins;    // counts down to the next yield of a loop that waits
+    uint32_t lane_at;  // of code for several threads: which of them, counted from tid, may fault
+  };
   // The rest belongs to the scheduler.
   void* sp;  // of a fibre; a coroutine's frame
   Block* block;

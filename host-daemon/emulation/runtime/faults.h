@@ -14,6 +14,8 @@ namespace smolvm::emulation {
 struct Fault {
   FaultKind kind;
   uint64_t address;  // of the access, or of the function called
+  // Of code for several threads at once: whether ThreadContext::lane_at says which.
+  bool is_exact = false;
 };
 
 CUresult ResultOf(FaultKind kind);

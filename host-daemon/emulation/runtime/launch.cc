@@ -71,6 +71,8 @@ CUresult RunGrid(const KernelCode& code, const LaunchConfig& config, Arena& aren
   launch.config = &config;
   launch.arena = &arena;
   launch.scratch = &Scratch::Of(arena);
+  if (code.vector_tier != nullptr && code.vector_tier->Suits(config.block))
+    launch.vector_tier = code.vector_tier.get();
   if (!Prepare(code, config, &launch)) return CUDA_ERROR_INVALID_VALUE;
   InstallFaultHandlers(arena);
   const uint64_t workspace_offset = RoundUp(params.size(), 64);

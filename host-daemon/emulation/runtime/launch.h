@@ -34,6 +34,12 @@ struct KernelCode {
   std::unique_ptr<VectorTier> vector_tier;
 };
 
+// What a block runs, and how many threads of a row at once.
+struct BlockCode {
+  KernelFunction function = nullptr;
+  uint32_t lanes = 1;
+};
+
 // Lifetime: on the stack of the thread that launches. Threads: as said at each member.
 struct Launch {
   const KernelCode* code = nullptr;
@@ -48,6 +54,13 @@ struct Launch {
   uint64_t local_bytes = 0;   // of a thread's window
   uint64_t grid_id = 0;
   uintptr_t grid_workspace = 0;
+  VectorTier* vector_tier = nullptr;  // null when it does not suit the blocks
+
+  // For blocks that begin now.
+  BlockCode CurrentCode() const {
+    const KernelFunction wide = vector_tier != nullptr ? vector_tier->function() : nullptr;
+    return wide != nullptr ? BlockCode{wide, vector_tier->lanes()} : BlockCode{code->function, 1};
+  }
 
   std::atomic<uint64_t> next_block{0};
   // Set once; workers look at it between blocks and whenever a fibre switches to its worker.

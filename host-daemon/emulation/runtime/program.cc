@@ -267,9 +267,10 @@ void ProgramImpl::AddVectorTier(size_t index) {
   if (options_.tier == Tier::kScalar || !codegen::CanRunInLanes(module_, kernel.facts)) return;
   const unsigned lanes = codegen::LanesOfHost();
   // About what compiling takes: when the kernel has run for that long, it is worth it.
-  constexpr int64_t kLeastNs = 10'000'000, kNsAnInstruction = 300'000;
+  constexpr int64_t kLeastNs = 10'000'000;
+  const int64_t ns_an_instruction = kernel.facts.is_coroutine ? 800'000 : 300'000;
   const int64_t budget =
-      kLeastNs + kNsAnInstruction * static_cast<int64_t>(kernel.facts.instruction_count);
+      kLeastNs + ns_an_instruction * static_cast<int64_t>(kernel.facts.instruction_count);
   kernel.code.vector_tier = std::make_unique<VectorTier>(lanes, budget, [this, &kernel, lanes]() {
     bool compiled = false;
     std::string error;

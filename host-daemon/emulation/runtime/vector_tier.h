@@ -25,6 +25,7 @@ class VectorTier {
 
   // Of narrower blocks most lanes would be idle.
   bool Suits(const uint32_t (&block)[3]) const { return block[0] >= lanes_; }
+  unsigned lanes() const { return lanes_; }
   // Null while there is none.
   KernelFunction function() const { return function_.load(std::memory_order_acquire); }
   // Counts the time that a worker has run the first code. True for one caller: who must Make().

@@ -93,31 +93,33 @@ bool Worker::Leaves(const Launch& launch) const {
   return is_helper_ && WorkPool::Get().Outranked(launch.config->priority);
 }
 
+// Whether the time since *since, spent in the kernel's first code, makes it worth to compile its
+// second.
+bool Worker::SpentEnough(Launch& launch, int64_t* since) const {
+  const int64_t before = *since;
+  *since = Now();
+  return launch.vector_tier->Spend(*since - before);
+}
+
 void Worker::RunPlainBlocks(void* argument) {
   auto* self = static_cast<Worker*>(argument);
   Launch& launch = *self->launch_.load(std::memory_order_relaxed);
-  VectorTier* const tier = launch.code->vector_tier.get();
-  const bool may_widen = tier != nullptr && tier->Suits(launch.config->block);
   const uint64_t count = launch.block_count;
   // Several blocks at a time, but never so many that the last worker runs alone for long.
   const uint64_t chunk = std::clamp<uint64_t>(count / 256, 1, 64);
   int64_t since = Now();
   while (!launch.cancelled.load(std::memory_order_relaxed) && !self->Leaves(launch)) {
-    const KernelFunction wide = may_widen ? tier->function() : nullptr;
-    self->in_lanes_ = wide != nullptr;
-    const KernelFunction function = wide != nullptr ? wide : launch.code->function;
+    self->code_ = launch.CurrentCode();
     const uint64_t begin = launch.next_block.fetch_add(chunk, std::memory_order_relaxed);
     if (begin >= count) break;
     const uint64_t end = std::min(begin + chunk, count);
     for (uint64_t i = begin; i < end && !launch.cancelled.load(std::memory_order_relaxed); ++i) {
       SetBlockIndex(launch, i, &self->block_context_);
-      function(&self->thread_);
+      self->code_.function(&self->thread_);
     }
-    if (!may_widen || wide != nullptr) continue;
-    const int64_t now = Now();
-    self->makes_lanes_ = tier->Spend(now - since);
+    if (launch.vector_tier == nullptr || self->code_.lanes != 1) continue;
+    self->makes_lanes_ = self->SpentEnough(launch, &since);
     if (self->makes_lanes_) break;
-    since = now;
   }
   JumpToFibre(self->main_sp_);
 }
@@ -134,12 +136,28 @@ void Worker::RunBlockAgain(void* argument) {
 void Worker::FindFaultingThread() {
   const ThreadContext first = thread_;
   const Fault fault = fault_;
-  faulted_ = in_lanes_ = false;
+  faulted_ = false;
+  code_.lanes = 1;
   SwitchFibre(&main_sp_, MakeFibre(stack_[0], &RunBlockAgain, this));
   if (faulted_) return;
   faulted_ = true;
   thread_ = first;
   fault_ = fault;
+}
+
+// The same where threads wait for each other.
+void Worker::FindFaultingThread(Launch& launch, Block& block) {
+  const ThreadContext first = *block.running();
+  const Fault fault = fault_;
+  faulted_ = false;
+  if (block.Start(launch, block.index(), {launch.code->function, 1})) {
+    do {
+      block.Resume(&main_sp_);
+    } while (!faulted_ && !block.finished() && block.Unpark());
+  }
+  if (faulted_) return Report(launch, *block.running(), 1);
+  fault_ = fault;
+  Report(launch, first, 1);
 }
 
 void Worker::RunPlain(Launch& launch) {
@@ -157,18 +175,19 @@ void Worker::RunPlain(Launch& launch) {
   do {
     makes_lanes_ = false;
     SwitchFibre(&main_sp_, MakeFibre(stack_[0], &RunPlainBlocks, this));
-    if (makes_lanes_) launch.code->vector_tier->Make();
+    if (makes_lanes_) launch.vector_tier->Make();
   } while (makes_lanes_);
-  if (faulted_ && in_lanes_ && fault_.kind == FaultKind::kIllegalAddress) FindFaultingThread();
-  in_lanes_ = false;
-  if (faulted_) HandleFault(launch);
+  if (!faulted_) return;
+  if (code_.lanes != 1 && fault_.kind == FaultKind::kIllegalAddress && !fault_.is_exact)
+    FindFaultingThread();
+  Report(launch, thread_, code_.lanes);
 }
 
 bool Worker::AddBlock(Launch& launch) {
   const uint64_t index = launch.next_block.fetch_add(1, std::memory_order_relaxed);
   if (index >= launch.block_count) return false;
   if (idle_.empty()) idle_.push_back(std::make_unique<Block>());
-  if (!idle_.back()->Start(launch, index)) {
+  if (!idle_.back()->Start(launch, index, launch.CurrentCode())) {
     launch.Fail(CUDA_ERROR_OUT_OF_MEMORY, "no memory for a block's threads");
     return false;
   }
@@ -182,7 +201,7 @@ bool Worker::Step(Launch& launch, Block& block) {
   running_block_ = &block;
   block.Resume(&main_sp_);
   if (faulted_) {
-    HandleFault(launch);
+    HandleFault(launch, block);
     return false;
   }
   running_block_ = nullptr;
@@ -197,7 +216,11 @@ void Worker::RunFibres(Launch& launch) {
   // elsewhere late, so that blocks keep to index order.
   const unsigned patience = launch.config->cooperative ? 1 : 64;
   unsigned idle_passes = 0;
+  int64_t since = Now();
   while (!launch.cancelled.load(std::memory_order_relaxed)) {
+    if (launch.vector_tier != nullptr && launch.vector_tier->function() == nullptr &&
+        SpentEnough(launch, &since))
+      launch.vector_tier->Make();
     if (resident_.empty() && (Leaves(launch) || !AddBlock(launch))) break;
     bool all_waited = true;
     for (size_t i = 0; i < resident_.size() && !launch.cancelled.load(std::memory_order_relaxed);) {
@@ -218,25 +241,31 @@ void Worker::RunFibres(Launch& launch) {
   resident_.clear();
 }
 
-const ThreadContext* Worker::FaultingThread() const {
-  return running_block_ != nullptr ? running_block_->running() : &thread_;
-}
-
-void Worker::HandleFault(Launch& launch) {
-  faulted_ = false;
-  if (const ThreadContext* thread = FaultingThread();
-      thread != nullptr && !launch.cancelled.load()) {
-    const BlockContext& block = *thread->block_context;
-    launch.Fail(ResultOf(fault_.kind),
-                fmt::format("\"{}\" block={},{},{} thread={},{},{} address=0x{:x}",
-                            NameOf(fault_.kind), block.ctaid[0], block.ctaid[1], block.ctaid[2],
-                            thread->tid[0], thread->tid[1], thread->tid[2], fault_.address));
+void Worker::HandleFault(Launch& launch, Block& block) {
+  if (const ThreadContext* thread = block.running(); thread != nullptr) {
+    const bool is_exact = block.lanes() == 1 || fault_.is_exact;
+    if (is_exact || fault_.kind != FaultKind::kIllegalAddress) {
+      Report(launch, *thread, block.lanes());
+    } else {
+      FindFaultingThread(launch, block);
+    }
   }
   running_block_ = nullptr;
 }
 
+void Worker::Report(Launch& launch, const ThreadContext& thread, uint32_t lanes) {
+  faulted_ = false;
+  if (launch.cancelled.load()) return;
+  const BlockContext& block = *thread.block_context;
+  const uint32_t x = thread.tid[0] + (lanes != 1 && fault_.is_exact ? thread.lane_at : 0);
+  launch.Fail(ResultOf(fault_.kind),
+              fmt::format("\"{}\" block={},{},{} thread={},{},{} address=0x{:x}",
+                          NameOf(fault_.kind), block.ctaid[0], block.ctaid[1], block.ctaid[2], x,
+                          thread.tid[1], thread.tid[2], fault_.address));
+}
+
 void Worker::Raise(FaultKind kind, uint64_t address) {
-  fault_ = {kind, address};
+  fault_ = {kind, address, true};
   faulted_ = true;
   JumpToFibre(main_sp_);
 }

@@ -10,6 +10,7 @@
 
 #include "host-daemon/emulation/runtime/block.h"
 #include "host-daemon/emulation/runtime/faults.h"
+#include "host-daemon/emulation/runtime/launch.h"
 #include "host-daemon/emulation/runtime/pool.h"
 
 namespace smolvm::emulation {
@@ -53,26 +54,28 @@ class Worker {
   static void RunPlainBlocks(void* self);
   static void RunBlockAgain(void* self);
   void FindFaultingThread();
+  void FindFaultingThread(Launch& launch, Block& block);
+  bool SpentEnough(Launch& launch, int64_t* since) const;
   void RunPlain(Launch& launch);
   void RunFibres(Launch& launch);
   bool Leaves(const Launch& launch) const;
   bool AddBlock(Launch& launch);
   bool Step(Launch& launch, Block& block);
-  void HandleFault(Launch& launch);
-  const ThreadContext* FaultingThread() const;
+  void HandleFault(Launch& launch, Block& block);
+  void Report(Launch& launch, const ThreadContext& thread, uint32_t lanes);
 
   std::atomic<Launch*> launch_{nullptr};
   std::atomic<int> thread_id_{0};
   volatile bool in_kernel_ = false;
   bool is_helper_ = false;
   bool faulted_ = false;
-  bool in_lanes_ = false;     // runs the vector tier's code
-  bool makes_lanes_ = false;  // has left its blocks to make that
+  bool makes_lanes_ = false;  // has left its blocks to make the vector tier's code
   Fault fault_{};
   void* main_sp_ = nullptr;
   std::string text_;
 
   // Plain kernels: one stack, one context for all threads.
+  BlockCode code_;
   std::vector<Stack> stack_;
   BlockContext block_context_{};
   ThreadContext thread_{};

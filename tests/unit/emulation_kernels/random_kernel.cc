@@ -179,7 +179,9 @@ constexpr std::string_view kInstructions[] = {"add.u32 W, W, W",
 class Writer {
  public:
   Writer(uint64_t seed, RandomKind kind)
-      : random_(seed), is_independent_(kind == RandomKind::kIndependent) {}
+      : random_(seed),
+        is_independent_(kind != RandomKind::kAll),
+        meets_(kind != RandomKind::kIndependent) {}
 
   std::string Kernel(const std::string& name) {
     Line(".visible .entry {}(.param .u64 in, .param .u64 out)", name);
@@ -215,6 +217,9 @@ class Writer {
     Line("  mad.wide.u32 %wide, %a4, {}, %in;\n  mad.wide.u32 %single, %a4, 16, %wide;",
          4 * kRandomInputs);
     Line("  mad.wide.u32 %wide, %a1, 16, %wide;\n  mad.wide.u32 %single, %a1, 4, %single;");
+    if (!meets_) return;
+    Line("  setp.lt.u32 %q0, %a0, 2;\n  shl.b32 %a5, %a0, 2;\n  mov.u32 %a6, total;");
+    Line("  add.u32 %a5, %a5, %a6;\n  @%q0 st.shared.u32 [%a5], %a0;\n  bar.sync 0;");
   }
 
   // %a0: the thread's number in its block, %a1: in the grid.
@@ -248,6 +253,7 @@ class Writer {
   void Epilogue() {
     if (is_independent_) {
       Line("  xor.b32 %n0, %u0, %u1;\n  xor.b32 %n1, %u2, %u3;");
+      if (meets_) Line("  bar.sync 0;\n  ld.shared.u32 %n1, [total];");
     } else {
       Line("  bar.sync 0;\n  ld.shared.u32 %n0, [total];\n  ld.shared.u32 %n1, [total+4];");
     }
@@ -405,6 +411,7 @@ class Writer {
     Line("  red.shared.{} [total+{}], {};",
          random_.Of({"add.u32", "xor.b32", "max.s32", "min.u32"}), 4 * random_.Below(2), Word());
     Line("  bar.sync 0;");
+    if (is_independent_) return;
     if (random_.OneIn(2)) {
       Line("  bar.red.popc.u32 {}, 0, %p{};", Word(), random_.Below(kPredicates));
     } else {
@@ -467,7 +474,7 @@ class Writer {
          label);
     Line("out_{}:", label);
     // Threads that left by the second way are together again with the others.
-    if (!diverges && !is_independent_) Line("  bar.sync 0;");
+    if (!diverges && meets_) Line("  bar.sync 0;");
   }
 
   void Body(uint32_t depth, bool diverges) {
@@ -479,7 +486,7 @@ class Writer {
         IfElse(depth);
       } else if (kind == 1 && depth < kDeepest) {
         Loop(depth, diverges);
-      } else if (is_independent_ && (kind == 2 || kind == 8)) {
+      } else if (is_independent_ && (kind == 8 || (kind == 2 && !meets_))) {
         Uniform();
       } else if (is_independent_ && kind >= 3 && kind <= 5) {
         Memory();
@@ -502,7 +509,8 @@ class Writer {
   }
 
   Random random_;
-  const bool is_independent_;
+  const bool is_independent_;  // no calls, no local memory, no warp operations
+  const bool meets_;           // at barriers
   std::string text_;
   uint32_t labels_ = 0;
 };

@@ -18,9 +18,10 @@ inline constexpr uint32_t kRandomInputs = 8;
 inline constexpr uint32_t kRandomOutputs = 32;
 //
 // Threads of independent kernels never wait for each other, call nothing and have no local memory,
-// so that several may run at once. They also use kRandomScratch words of their own behind all
-// threads' inputs: first four for each thread in turn, then one.
-enum class RandomKind { kAll, kIndependent };
+// so that several may run at once; those that meet wait only at barriers that all come to. Both use
+// kRandomScratch words of their own behind all threads' inputs: first four for each thread in turn,
+// then one.
+enum class RandomKind { kAll, kIndependent, kMeeting };
 inline constexpr uint32_t kRandomScratch = 5;
 std::string RandomKernel(const std::string& name, uint64_t seed, RandomKind kind);
 

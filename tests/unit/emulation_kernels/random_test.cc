@@ -100,6 +100,9 @@ using IndependentRandomKernels = RandomKernels;
 TEST_P(IndependentRandomKernels, AgreeWithTheInterpreter) {
   Compare(RandomKind::kIndependent, {kRandomThreads, 40});
 }
+TEST_P(IndependentRandomKernels, AgreeWithTheInterpreterWhenTheyMeet) {
+  Compare(RandomKind::kMeeting, {kRandomThreads});
+}
 INSTANTIATE_TEST_SUITE_P(Seeds, IndependentRandomKernels, ::testing::Range(0, kModules / 2));
 
 // A kernel that is no PTX would test nothing that programs contain.
@@ -111,7 +114,7 @@ TEST(RandomKernelText, TheAssemblerTakesIt) {
   const int fd = mkstemp(path.data());
   ASSERT_GE(fd, 0);
   close(fd);
-  for (const RandomKind kind : {RandomKind::kAll, RandomKind::kIndependent}) {
+  for (const RandomKind kind : {RandomKind::kAll, RandomKind::kIndependent, RandomKind::kMeeting}) {
     std::ofstream(path) << TextOf(kModules - 1, kind);
     const std::string command = "'" + ptxas + "' -O0 -arch=sm_90 -o /dev/null '" + path + "'";
     EXPECT_EQ(std::system(command.c_str()), 0) << "kind " << static_cast<int>(kind);

@@ -134,12 +134,15 @@ TEST_F(VectorTierTest, AFaultNamesItsThread) {
   auto* out = Zeroes<uint32_t>(1024);
   const auto end = reinterpret_cast<uint64_t>(out) + 4096;
   ASSERT_EQ(end % 4096, 0u);
-  const std::string log = LogOf([&] {
-    EXPECT_EQ(Run("writes_its_word", 4, 256, Params().Add(out + 5)), CUDA_ERROR_ILLEGAL_ADDRESS);
-  });
-  EXPECT_THAT(log, testing::HasSubstr(Wide()));
-  EXPECT_THAT(log, testing::HasSubstr("block=3,0,0 thread=251,0,0"));
-  EXPECT_THAT(log, testing::HasSubstr(fmt::format("address=0x{:x}", end)));
+  for (const char* kernel : {"writes_its_word", "writes_after_a_barrier"}) {
+    SCOPED_TRACE(kernel);
+    const std::string log = LogOf(
+        [&] { EXPECT_EQ(Run(kernel, 4, 256, Params().Add(out + 5)), CUDA_ERROR_ILLEGAL_ADDRESS); });
+    EXPECT_THAT(log, testing::HasSubstr(Wide()));
+    EXPECT_THAT(log, testing::HasSubstr("block=3,0,0 thread=251,0,0"));
+    EXPECT_THAT(log, testing::HasSubstr(fmt::format("address=0x{:x}", end)));
+    for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(out[i], 0u);
+  }
   // One that the compiled check finds: misaligned.
   const std::string misaligned = LogOf([&] {
     EXPECT_EQ(Run("writes_its_word", 1, 32, Params().Add(reinterpret_cast<uint64_t>(out) + 2)),
