@@ -5,12 +5,12 @@
 namespace smolvm::emulation::ptx {
 namespace {
 
-// PTX ISA 9.7.13.1: a block has 16 barriers; threads come to them in whole warps.
+// PTX ISA, "bar, barrier": a block has 16 barriers; threads come to them in whole warps.
 constexpr uint64_t kLastBarrier = 15;
 constexpr uint64_t kWarpThreads = 32;
-// PTX ISA 9.7.1.20: positions and lengths of bit fields are 8-bit values.
+// PTX ISA, "bfe" and "bfi": positions and lengths of bit fields are 8-bit values.
 constexpr uint64_t kLastBit = 255;
-// PTX ISA 9.7.19.3
+// PTX ISA, "pmevent"
 constexpr uint64_t kLastEvent = 15;
 constexpr uint64_t kEventMask = 0xffff;
 
@@ -66,7 +66,7 @@ std::string CheckEvent(const Instruction& i) {
   return CheckRange(i, 0, is_mask ? kEventMask : kLastEvent, is_mask ? "event mask" : "event");
 }
 
-// PTX ISA 9.7.9.25.3.1: 4, 8 or 16 bytes, past the first cache 16 only, and no more read than that.
+// PTX ISA, "cp.async": 4, 8 or 16 bytes, past the first cache 16 only, and no more read than that.
 std::string CheckAsyncCopy(const Instruction& i) {
   const Operand* size = ImmediateAt(i, 2);
   if (size == nullptr) return "";
@@ -74,6 +74,30 @@ std::string CheckAsyncCopy(const Instruction& i) {
   if (size->bits != 16 && (past_first_cache || (size->bits != 4 && size->bits != 8)))
     return "size " + Token(*size) + (past_first_cache ? " is not 16" : " is not 4, 8 or 16");
   return CheckRange(i, 3, size->bits, "source size");
+}
+
+// PTX ISA, "applypriority" and "discard": whole lines of the second cache, and nothing else yet.
+std::string CheckLineSize(const Instruction& i) {
+  const Operand* size = ImmediateAt(i, 1);
+  return size == nullptr || size->bits == 128 ? "" : "size " + Token(*size) + " is not 128";
+}
+
+// PTX ISA, "mbarrier.test_wait": of a phase only the parity.
+std::string CheckParity(const Instruction& i) {
+  if (i.text.find(".parity") == std::string_view::npos) return "";
+  return CheckRange(i, 2, 1, "parity");
+}
+
+// PTX ISA, "mbarrier.arrive": at least one arrival. The count follows the address, before which a
+// destination may stand; with .expect_tx it is one of bytes.
+std::string CheckArrivals(const Instruction& i) {
+  if (i.text.find(".expect_tx") != std::string_view::npos) return "";
+  for (size_t n = 1; n < i.operands.size(); ++n) {
+    const Operand* count = ImmediateAt(i, n);
+    if (i.operands[n - 1].kind == Operand::Kind::kAddress && count != nullptr && count->bits == 0)
+      return "count '0' is not allowed";
+  }
+  return "";
 }
 
 }  // namespace
@@ -91,6 +115,15 @@ std::string CheckImmediates(const Instruction& i) {
       return CheckBitField(i, 3);
     case Opcode::kCpAsync:
       return CheckAsyncCopy(i);
+    case Opcode::kDiscard:
+    case Opcode::kApplypriority:
+      return CheckLineSize(i);
+    case Opcode::kMbarrierTestWait:
+    case Opcode::kMbarrierTryWait:
+      return CheckParity(i);
+    case Opcode::kMbarrierArrive:
+    case Opcode::kMbarrierArriveDrop:
+      return CheckArrivals(i);
     case Opcode::kAlloca:
       return CheckAlignment(i);
     case Opcode::kPmevent:
