@@ -9,6 +9,7 @@
 #include "machine/image/source.h"
 #include "machine/state/store.h"
 #include "machine/util/failure.h"
+#include "protocol/log/log.h"
 
 namespace smolvm::machine {
 namespace {
@@ -149,13 +150,26 @@ uint64_t ParseDuration(const std::string& text) {
   return number * factor;
 }
 
+// In the machine a level that is none would only be a line in a log.
+void CheckLogLevel(std::string_view entry) {
+  constexpr std::string_view kLevel = "SMOLVM_CUDA_LOG=";
+  if (!entry.starts_with(kLevel) || entry == kLevel) return;
+  log::Level level;
+  if (!log::ParseLevel(entry.substr(kLevel.size()), &level))
+    Fail("--env {}: the levels are off, error, warn, info and debug", entry);
+}
+
 std::string ParseEnv(const std::string& text) {
   const size_t equals = text.find('=');
   if (text.empty() || equals == 0) Fail("--env '{}' is not of the form KEY=VALUE", text);
-  if (equals != std::string::npos) return text;
-  const char* value = std::getenv(text.c_str());
-  if (value == nullptr) Fail("--env {}: it is not set here; give it a value", text);
-  return text + "=" + value;
+  std::string entry = text;
+  if (equals == std::string::npos) {
+    const char* value = std::getenv(text.c_str());
+    if (value == nullptr) Fail("--env {}: it is not set here; give it a value", text);
+    entry.append("=").append(value);
+  }
+  CheckLogLevel(entry);
+  return entry;
 }
 
 Options ParseOptions(int argc, const char* const* argv) {

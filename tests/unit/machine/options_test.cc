@@ -94,6 +94,8 @@ TEST(OptionsTest, WrongOnesAreRefusedInOneLine) {
   EXPECT_THAT(WhyNot({"run", "--cpus", "1.5", "--", "true"}),
               HasSubstr("--cpus: '1.5' is not a whole number"));
   EXPECT_THAT(WhyNot({"run", "-w", "tmp", "--", "true"}), HasSubstr("absolute"));
+  EXPECT_THAT(WhyNot({"run", "-e", "SMOLVM_CUDA_LOG=loud", "--", "true"}),
+              HasSubstr("the levels are off, error, warn, info and debug"));
   EXPECT_THAT(WhyNot({"run", "-d", "-i", "-n", "a"}), HasSubstr("--detach"));
   EXPECT_THAT(WhyNot({"run", "-d"}), HasSubstr("--name"));
   EXPECT_THAT(WhyNot({"exec", "-n", "a"}), HasSubstr("command"));
