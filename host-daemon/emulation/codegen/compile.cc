@@ -9,9 +9,9 @@
 #include <llvm/TargetParser/Host.h>
 
 #include <cstdlib>
-#include <mutex>
 
 #include "host-daemon/emulation/codegen/emitter.h"
+#include "host-daemon/emulation/codegen/llvm_lease.h"
 
 namespace smolvm::emulation::codegen {
 namespace {
@@ -39,8 +39,6 @@ constexpr const char* kAfterCoroutines =
     ",cgscc(coro-split),coro-cleanup,globaldce,"
     "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,adce)";
 
-std::mutex g_mutex;
-
 std::string Features() {
   std::string features;
   for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
@@ -48,25 +46,6 @@ std::string Features() {
     features += (feature.getValue() ? "+" : "-") + feature.getKey().str();
   }
   return features;
-}
-
-// One per process; used under g_mutex.
-llvm::TargetMachine* Machine(std::string* error) {
-  static llvm::TargetMachine* machine = nullptr;
-  if (machine != nullptr) return machine;
-  llvm::InitializeNativeTarget();
-  llvm::InitializeNativeTargetAsmPrinter();
-  const std::string triple = llvm::sys::getProcessTriple();
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, *error);
-  if (target == nullptr) return nullptr;
-  llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // add and mul round each on their own
-  options.TrapUnreachable = true;
-  machine = target->createTargetMachine(triple, llvm::sys::getHostCPUName(), Features(), options,
-                                        llvm::Reloc::PIC_, llvm::CodeModel::Small,
-                                        llvm::CodeGenOptLevel::Less, true);
-  if (machine == nullptr) *error = "LLVM has no code generator for this machine";
-  return machine;
 }
 
 void Optimise(llvm::Module& module, llvm::TargetMachine* machine, bool is_coroutine) {
@@ -89,6 +68,62 @@ void Optimise(llvm::Module& module, llvm::TargetMachine* machine, bool is_corout
   passes.run(module, modules);
 }
 
+bool Generate(llvm::Module& module, llvm::TargetMachine* machine, std::string* object) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
+    return false;
+  passes.run(module);
+  object->assign(bytes.begin(), bytes.end());
+  return true;
+}
+
+// A function over vectors, so that LLVM makes the globals that the vector tier needs on the thread
+// of the first launch, before another thread compiles (see LlvmLease).
+void WarmUp(llvm::TargetMachine* machine) {
+  llvm::LLVMContext context;
+  llvm::Module module("warm_up", context);
+  module.setTargetTriple(machine->getTargetTriple().str());
+  module.setDataLayout(machine->createDataLayout());
+  llvm::IRBuilder<> b(context);
+  auto* type = llvm::FunctionType::get(b.getVoidTy(), {llvm::PointerType::get(context, 0)}, false);
+  auto* function =
+      llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, "warm_up", module);
+  b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function));
+  auto* vector = llvm::FixedVectorType::get(b.getInt32Ty(), LanesOfHost());
+  V value = b.CreateLoad(vector, function->getArg(0));
+  value = b.CreateAnd(value, llvm::ConstantInt::get(vector, 0x7fff));
+  b.CreateStore(value, function->getArg(0));
+  b.CreateRetVoid();
+  Optimise(module, machine, false);
+  std::string object;
+  Generate(module, machine, &object);
+}
+
+// One per process; used with an LlvmLease.
+llvm::TargetMachine* Machine(std::string* error) {
+  static llvm::TargetMachine* machine = nullptr;
+  if (machine != nullptr) return machine;
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  const std::string triple = llvm::sys::getProcessTriple();
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, *error);
+  if (target == nullptr) return nullptr;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // add and mul round each on their own
+  options.TrapUnreachable = true;
+  machine = target->createTargetMachine(triple, llvm::sys::getHostCPUName(), Features(), options,
+                                        llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                        llvm::CodeGenOptLevel::Less, true);
+  if (machine == nullptr) {
+    *error = "LLVM has no code generator for this machine";
+  } else if (LanesOfHost() > 1) {
+    WarmUp(machine);
+  }
+  return machine;
+}
+
 }  // namespace
 
 unsigned LanesOfHost() {
@@ -108,7 +143,11 @@ bool CanRunInLanes(const ptx::Module& module, const KernelFacts& facts) {
 
 bool Compile(const ptx::Module& source, const KernelFacts& facts, const CompileOptions& options,
              CompiledKernel* compiled, std::string* error) {
-  std::lock_guard lock(g_mutex);
+  const LlvmLease lease;
+  if (!lease) {
+    *error = kProcessEnds;
+    return false;
+  }
   llvm::TargetMachine* machine = Machine(error);
   if (machine == nullptr) return false;
   llvm::LLVMContext context;
@@ -125,15 +164,10 @@ bool Compile(const ptx::Module& source, const KernelFacts& facts, const CompileO
   module->setDataLayout(machine->createDataLayout());
   Optimise(*module, machine, facts.is_coroutine);
   if (getenv("SMOLVM_CUDA_EMULATION_DUMP") != nullptr) module->print(llvm::errs(), nullptr);
-  llvm::SmallVector<char, 0> object;
-  llvm::raw_svector_ostream stream(object);
-  llvm::legacy::PassManager passes;
-  if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile)) {
+  if (!Generate(*module, machine, &compiled->object)) {
     *error = "LLVM cannot write objects for this machine";
     return false;
   }
-  passes.run(*module);
-  compiled->object.assign(object.begin(), object.end());
   return true;
 }
 

@@ -44,6 +44,9 @@ bool CanRunInLanes(const ptx::Module& module, const KernelFacts& facts);
 bool Compile(const ptx::Module& module, const KernelFacts& facts, const CompileOptions& options,
              CompiledKernel* compiled, std::string* error);
 
+// Why nothing is compiled any more once exit() has begun.
+inline constexpr const char* kProcessEnds = "the process is ending";
+
 // Whether an instruction is translated, in at least one of its forms: for docs/ptx.md.
 bool IsTranslated(ptx::Opcode opcode);
 

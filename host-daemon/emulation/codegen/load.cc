@@ -11,6 +11,7 @@
 #include <map>
 
 #include "host-daemon/emulation/codegen/compiler.h"
+#include "host-daemon/emulation/codegen/llvm_lease.h"
 #include "host-daemon/emulation/runtime/code_region.h"
 
 extern "C" {
@@ -116,6 +117,8 @@ LoadedCode* LoadedCode::Load(const std::string& object, std::string* error) {
     *error = "cannot load compiled code: " + why.str();
     return nullptr;
   };
+  const LlvmLease lease;
+  if (!lease) return fail(kProcessEnds);
   auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernel"));
   if (!file) return fail(llvm::toString(file.takeError()));
   std::unique_ptr<LoadedCode> code(new LoadedCode);

@@ -252,6 +252,7 @@ CUresult ProgramImpl::CompileLocked(size_t index) {
   if (kernel.loaded == nullptr) {
     log::Error("event={} kernel={} reason={}", compiled ? "kernel_load_failed" : "kernel_refused",
                log::Quote(kernels_[index].name), log::Quote(error));
+    if (error == codegen::kProcessEnds) return CUDA_ERROR_DEINITIALIZED;
     if (compiled) return CUDA_ERROR_OUT_OF_MEMORY;
     kernel.problem = error;
     return CUDA_ERROR_NOT_SUPPORTED;

@@ -1,0 +1,28 @@
+#include "host-daemon/emulation/codegen/llvm_lease.h"
+
+#include <cstdlib>
+
+namespace smolvm::emulation::codegen {
+namespace {
+
+// After so many compilations LLVM has made its globals.
+constexpr int kMostRegistrations = 32;
+
+std::mutex g_mutex;
+bool g_has_ended = false;
+int g_registrations = 0;
+
+void End() {
+  std::lock_guard lock(g_mutex);
+  g_has_ended = true;
+}
+
+}  // namespace
+
+LlvmLease::LlvmLease() : lock_(g_mutex), is_valid_(!g_has_ended) {}
+
+LlvmLease::~LlvmLease() {
+  if (is_valid_ && g_registrations < kMostRegistrations && atexit(&End) == 0) ++g_registrations;
+}
+
+}  // namespace smolvm::emulation::codegen
