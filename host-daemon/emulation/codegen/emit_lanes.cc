@@ -142,11 +142,11 @@ V FunctionEmitter::CallHelperForLanes(Helper helper, llvm::ArrayRef<V> arguments
 
 // ---- memory ----
 
-// Whether `lanes` accesses of access.bytes each, from `first` on, stay inside the space's memory
-// and are aligned.
-V FunctionEmitter::NeighboursInside(V first, Access access) {
+// Whether `count` accesses of access.bytes each, from `address` on, stay inside the space's memory
+// and are aligned; for each lane when addresses are.
+V FunctionEmitter::IsInside(V address, unsigned count, Access access) {
   const unsigned log2 = static_cast<unsigned>(std::countr_zero(access.bytes));
-  V offset = first, bytes;
+  V offset = address, bytes;
   switch (access.space) {
     case StateSpace::kShared:
     case StateSpace::kSharedCluster:
@@ -156,20 +156,23 @@ V FunctionEmitter::NeighboursInside(V first, Access access) {
       bytes = LoadContext(b, block_ctx, offsetof(BlockContext, param_bytes), b.getInt64Ty(), true);
       break;
     default:  // generic addresses in other windows are found one by one
-      offset = b.CreateSub(first, I64(kArenaBase));
+      offset = b.CreateSub(address, I64(kArenaBase));
       bytes = I64(m.options().device_bytes);
       break;
   }
   V units = b.CreateLShr(bytes, log2);
-  V starts = Intrinsic(llvm::Intrinsic::usub_sat, {units, I64(lanes() - 1)});
+  V starts = Intrinsic(llvm::Intrinsic::usub_sat, {units, I64(count - 1)});
   V rotated = log2 == 0 ? offset : Intrinsic(llvm::Intrinsic::fshr, {offset, offset, I64(log2)});
   return b.CreateICmpULT(rotated, starts);
 }
 
-// The common case is one wide access: all lanes active, each at its left neighbour's end. All else
-// goes lane by lane, as do bad addresses, which that finds and reports.
+// The common case is one wide access: all lanes active, each at its left neighbour's end. Then
+// come the processor's own gathers and scatters (null where there are none for the type; only
+// AVX-512's, others cost LLVM seconds), and all else goes lane by lane, as do bad addresses, which
+// that finds and reports.
 void FunctionEmitter::EmitAccess(const Instruction& i, const Operand& operand, Access access,
-                                 const std::function<void(V pointer)>& together) {
+                                 const std::function<void(V pointer)>& together,
+                                 const std::function<void(V pointers, V mask)>& scattered) {
   V address = operand.base == Operand::AddressBase::kSymbol
                   ? SymbolAddress(i, operand.symbol, operand.offset)
                   : AddressValue(operand);
@@ -185,7 +188,7 @@ void FunctionEmitter::EmitAccess(const Instruction& i, const Operand& operand, A
   V mask = ActiveLanes();
   V first = b.CreateExtractElement(address, uint64_t{0});
   V neighbours = b.CreateICmpEQ(address, b.CreateAdd(first, Counting(64, access.bytes)));
-  V wide = b.CreateAnd(All(Among(mask, neighbours)), NeighboursInside(first, access));
+  V wide = b.CreateAnd(All(Among(mask, neighbours)), IsInside(first, lanes(), access));
   llvm::BasicBlock* fast = NewBlock("together");
   llvm::BasicBlock* slow = NewBlock("each");
   llvm::BasicBlock* after = NewBlock("after");
@@ -196,6 +199,18 @@ void FunctionEmitter::EmitAccess(const Instruction& i, const Operand& operand, A
   is_full_ = false;
   b.CreateBr(after);
   b.SetInsertPoint(slow);
+  if (m.has_avx512() && scattered != nullptr) {
+    llvm::BasicBlock* spread = NewBlock("scattered");
+    slow = NewBlock("each");
+    V outside = b.CreateNot(b.Widened(IsInside(address, 1, access), mask));
+    b.CreateCondBr(Any(Among(mask, outside)), slow, spread);
+    b.SetInsertPoint(spread);
+    scattered(b.CreateIntToPtr(GenericOf(address, access.space),
+                               llvm::FixedVectorType::get(m.ptr(), lanes())),
+              mask);
+    b.CreateBr(after);
+    b.SetInsertPoint(slow);
+  }
   EmitEach(i);
   b.CreateBr(after);
   b.SetInsertPoint(after);
@@ -209,7 +224,7 @@ void FunctionEmitter::EmitLoadForLanes(const Instruction& i) {
   const bool is_param =
       i.modifiers.space == StateSpace::kParam && operand.base == Operand::AddressBase::kSymbol;
   if (is_param || type == Type::kPred || size * count > 32) return EmitLd(i);
-  EmitAccess(i, operand, {i.modifiers.space, size * count}, [&](V pointer) {
+  const auto together = [&](V pointer) {
     V all = b.CreateAlignedLoad(llvm::FixedVectorType::get(Int(size * 8), lanes() * count), pointer,
                                 llvm::Align(size * count));
     const Operand& to = i.operands[0];
@@ -220,7 +235,17 @@ void FunctionEmitter::EmitLoadForLanes(const Instruction& i) {
         picked.push_back(static_cast<int>(lane * count + k));
       WriteBits(i.ElementsOf(to)[k], b.CreateShuffleVector(all, picked), type);
     }
-  });
+  };
+  const auto scattered = [&](V pointers, V mask) {
+    llvm::Type* element = LaneVector(Int(size * 8));
+    WriteBits(i.operands[0],
+              b.CreateMaskedGather(element, pointers, llvm::Align(size), mask,
+                                   llvm::Constant::getNullValue(element)),
+              type);
+  };
+  const Access access{i.modifiers.space, size * count};
+  if (count == 1 && (size == 4 || size == 8)) return EmitAccess(i, operand, access, together, scattered);
+  EmitAccess(i, operand, access, together, nullptr);
 }
 
 void FunctionEmitter::EmitStoreForLanes(const Instruction& i) {
@@ -229,12 +254,11 @@ void FunctionEmitter::EmitStoreForLanes(const Instruction& i) {
   const unsigned count = i.modifiers.vector;
   if (i.modifiers.space == StateSpace::kParam || type == Type::kPred || size * count > 32)
     return EmitSt(i);
-  EmitAccess(i, i.operands[0], {i.modifiers.space, size * count, true}, [&](V pointer) {
-    const Operand& from = i.operands[1];
-    const auto value = [&](const Operand& operand) {
-      V bits = Resize(ReadBits(operand, type), size * 8, false);
-      return b.Widened(bits, block_mask_);
-    };
+  const Operand& from = i.operands[1];
+  const auto value = [&](const Operand& operand) {
+    return b.Widened(Resize(ReadBits(operand, type), size * 8, false), block_mask_);
+  };
+  const auto together = [&](V pointer) {
     if (from.kind != Operand::Kind::kVector) {
       b.CreateAlignedStore(value(from), pointer, llvm::Align(size));
       return;
@@ -251,7 +275,13 @@ void FunctionEmitter::EmitStoreForLanes(const Instruction& i) {
       all = k == 0 ? part : b.CreateShuffleVector(all, part, merged);
     }
     b.CreateAlignedStore(all, pointer, llvm::Align(size * count));
-  });
+  };
+  const auto scattered = [&](V pointers, V mask) {
+    b.CreateMaskedScatter(value(from), pointers, llvm::Align(size), mask);
+  };
+  const Access access{i.modifiers.space, size * count, true};
+  if (count == 1 && (size == 4 || size == 8)) return EmitAccess(i, i.operands[0], access, together, scattered);
+  EmitAccess(i, i.operands[0], access, together, nullptr);
 }
 
 // ---- control flow ----

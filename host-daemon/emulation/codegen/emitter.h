@@ -182,9 +182,10 @@ class FunctionEmitter {
     unsigned bytes;  // of the whole access, which is also its alignment
     bool writes = false;
   };
-  V NeighboursInside(V first, Access access);  // emit_lanes.cc
+  V IsInside(V address, unsigned count, Access access);  // emit_lanes.cc
   void EmitAccess(const Instruction& i, const Operand& operand, Access access,
-                  const std::function<void(V pointer)>& together);
+                  const std::function<void(V pointer)>& together,
+                  const std::function<void(V pointers, V mask)>& scattered);
   // A checked pointer; branches to a fault when the address is bad.
   V Pointer(const Instruction& i, const Operand& address, Access access);
   V PointerAt(V address, Access access);  // a 64-bit address in the access's space
