@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "host-daemon/emulation/device/settings.h"
 #include "host-daemon/emulation/runtime/program.h"
 #include "tests/bench/emulation/native.h"
 
@@ -274,9 +275,17 @@ int Main(int argc, char** argv) {
     fmt::print(stderr, "bench_emulation: the arena's address range is taken\n");
     return 1;
   }
+  // SMOLVM_CUDA_EMULATION_TIER=scalar shows what the vector tier is worth.
+  std::string problem;
+  const auto settings = emulation::ReadSettings(&problem);
+  if (!settings) {
+    fmt::print(stderr, "bench_emulation: {}\n", problem);
+    return 1;
+  }
   emulation::JitLog log;
   std::unique_ptr<Program> program;
-  if (Program::Load(ptx.c_str(), {}, *arena, &log, &program) != CUDA_SUCCESS) {
+  const emulation::LoadOptions options{.tier = settings->tier};
+  if (Program::Load(ptx.c_str(), options, *arena, &log, &program) != CUDA_SUCCESS) {
     fmt::print(stderr, "{}\n", log.error);
     return 1;
   }
