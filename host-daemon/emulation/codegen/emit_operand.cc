@@ -9,7 +9,6 @@
 
 namespace smolvm::emulation::codegen {
 
-using ptx::Instruction;
 using ptx::Opcode;
 using ptx::Special;
 

@@ -64,6 +64,7 @@ class Worker {
   void HandleFault(Launch& launch, Block& block);
   void Report(Launch& launch, const ThreadContext& thread, uint32_t lanes);
 
+  ThreadContext thread_{};  // of plain kernels; first, for its alignment
   std::atomic<Launch*> launch_{nullptr};
   std::atomic<int> thread_id_{0};
   volatile bool in_kernel_ = false;
@@ -74,12 +75,11 @@ class Worker {
   void* main_sp_ = nullptr;
   std::string text_;
 
-  // Plain kernels: one stack, one context for all threads.
-  BlockCode code_;
+  // Plain kernels: one stack, one context for all threads (thread_).
   std::vector<Stack> stack_;
   BlockContext block_context_{};
-  ThreadContext thread_{};
   ScratchPiece memory_;
+  BlockCode code_;
 
   // Fibre kernels.
   std::vector<std::unique_ptr<Block>> resident_;
