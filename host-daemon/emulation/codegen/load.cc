@@ -20,6 +20,10 @@ __int128 __divti3(__int128, __int128);
 __int128 __modti3(__int128, __int128);
 unsigned __int128 __udivti3(unsigned __int128, unsigned __int128);
 unsigned __int128 __umodti3(unsigned __int128, unsigned __int128);
+// Only their addresses are wanted: their types are not everywhere C++'s.
+void __extendhfsf2();
+void __truncsfhf2();
+void __truncdfhf2();
 }
 
 namespace smolvm::emulation::codegen {
@@ -55,6 +59,9 @@ uint64_t AddressOf(llvm::StringRef name) {
       {"__modti3", reinterpret_cast<void*>(&__modti3)},
       {"__udivti3", reinterpret_cast<void*>(&__udivti3)},
       {"__umodti3", reinterpret_cast<void*>(&__umodti3)},
+      {"__extendhfsf2", reinterpret_cast<void*>(&__extendhfsf2)},
+      {"__truncsfhf2", reinterpret_cast<void*>(&__truncsfhf2)},
+      {"__truncdfhf2", reinterpret_cast<void*>(&__truncdfhf2)},
   };
   const auto found = known.find(name.str());
   return found == known.end() ? 0 : reinterpret_cast<uint64_t>(found->second);
