@@ -1,9 +1,9 @@
 // PTX IR to LLVM IR. Internal to codegen: the only header that includes LLVM's.
 //
 // ModuleEmitter makes the LLVM module of one kernel; FunctionEmitter makes one function of it.
-// FunctionEmitter's methods are grouped by file: emit_function (control flow, operands),
+// FunctionEmitter's methods are grouped by file: emit_function (control flow), emit_operand,
 // emit_address, emit_memory, emit_atomic, emit_integer, emit_bits, emit_float, emit_convert,
-// emit_move, emit_sync, emit_call.
+// emit_move, emit_sync, emit_call; for several threads at once, emit_lanes and emit_lane_memory.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -135,8 +135,6 @@ class FunctionEmitter {
   void ForEachLane(V mask, const std::function<void(V lane)>& body);
   void EmitEach(const Instruction& i);
   V CallHelperForLanes(Helper helper, llvm::ArrayRef<V> arguments);
-  void EmitLoadForLanes(const Instruction& i);
-  void EmitStoreForLanes(const Instruction& i);
   void EmitForLanes(const Instruction& i);
   void Send(uint32_t block, V mask);
   void EmitEndForLanes(uint32_t block, const Instruction& i);
@@ -182,10 +180,6 @@ class FunctionEmitter {
     unsigned bytes;  // of the whole access, which is also its alignment
     bool writes = false;
   };
-  V IsInside(V address, unsigned count, Access access);  // emit_lanes.cc
-  void EmitAccess(const Instruction& i, const Operand& operand, Access access,
-                  const std::function<void(V pointer)>& together,
-                  const std::function<void(V pointers, V mask)>& scattered);
   // A checked pointer; branches to a fault when the address is bad.
   V Pointer(const Instruction& i, const Operand& address, Access access);
   V PointerAt(V address, Access access);  // a 64-bit address in the access's space
@@ -202,6 +196,14 @@ class FunctionEmitter {
   void EmitCvta(const Instruction& i);
   void EmitIsspacep(const Instruction& i);
   void EmitMapa(const Instruction& i);
+
+  // ---- emit_lane_memory.cc ----
+  V IsInside(V address, unsigned count, Access access);
+  void EmitAccess(const Instruction& i, const Operand& operand, Access access,
+                  const std::function<void(V pointer)>& together,
+                  const std::function<void(V pointers, V mask)>& scattered);
+  void EmitLoadForLanes(const Instruction& i);
+  void EmitStoreForLanes(const Instruction& i);
 
   // ---- emit_memory.cc ----
   void EmitLd(const Instruction& i);
