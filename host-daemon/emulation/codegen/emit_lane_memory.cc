@@ -9,7 +9,6 @@
 
 namespace smolvm::emulation::codegen {
 
-using ptx::Instruction;
 using ptx::StateSpace;
 
 // Whether `count` accesses of access.bytes each, from `address` on, stay inside the space's memory

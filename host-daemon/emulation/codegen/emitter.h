@@ -1,4 +1,5 @@
-// PTX IR to LLVM IR. Internal to codegen: the only header that includes LLVM's.
+// PTX IR to LLVM IR. Internal to codegen: the only header, with lane_builder.h, that includes
+// LLVM's.
 //
 // ModuleEmitter makes the LLVM module of one kernel; FunctionEmitter makes one function of it.
 // FunctionEmitter's methods are grouped by file: emit_function (control flow), emit_operand,
