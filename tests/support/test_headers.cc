@@ -1,0 +1,1 @@
+// Nothing: the target that precompiles GoogleTest's headers needs a source.
