@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "host-daemon/emulation/runtime/program.h"
+#include "host-daemon/emulation/device/tier.h"
 
 namespace smolvm::emulation {
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "host-daemon/emulation/device/arena.h"
+#include "host-daemon/emulation/device/tier.h"
 
 namespace smolvm::emulation {
 
@@ -49,10 +50,6 @@ struct VariableInfo {
   bool is_constant;
   bool is_managed;
 };
-
-// How kernels without barriers and warp operations run: one thread after the other, several at once
-// (where the kernel and the processor allow it), or the second as soon as it pays.
-enum class Tier { kAuto, kScalar, kVector };
 
 struct LoadOptions {
   int compute_capability = 90;  // of the device: 10 × major + minor
