@@ -1,12 +1,15 @@
 // What the environment says the emulated device is like.
 //
-//   SMOLVM_CUDA_EMULATION_MEMORY  device memory: MiB, or with a unit ("512M", "2G"); default 1024
-//   MiB SMOLVM_CUDA_EMULATION_CC      compute capability: "9.0" (the default), "7.5" … "13.0"
-//   SMOLVM_CUDA_EMULATION_TIER    "auto" (the default), "scalar" or "vector": whether kernels may run
-//   several threads at once, see docs/emulation.md
-//   SMOLVM_CUDA_KERNEL_TIMEOUT_MS a kernel that runs longer ends with CUDA_ERROR_LAUNCH_TIMEOUT;
-//   default 0, no limit CUDA_VISIBLE_DEVICES          as CUDA documents it, for one device: "0" or
-//   a UUID prefix shows it
+// SMOLVM_CUDA_EMULATION_MEMORY: device memory in MiB, or with a unit ("512M", "2G"); default 1024.
+//
+// SMOLVM_CUDA_EMULATION_CC: compute capability: "9.0" (the default), "7.5" … "13.0".
+//
+// SMOLVM_CUDA_EMULATION_TIER: "auto" (the default), "scalar" or "vector"; see tier.h.
+//
+// SMOLVM_CUDA_KERNEL_TIMEOUT_MS: a kernel that runs longer ends with CUDA_ERROR_LAUNCH_TIMEOUT;
+// default 0, no limit.
+//
+// CUDA_VISIBLE_DEVICES: as CUDA documents it, for one device: "0" or a UUID prefix shows it.
 #pragma once
 
 #include <cstddef>

@@ -73,6 +73,16 @@ TEST(StartTest, SettingsComeFromTheEnvironment) {
             }),
             0);
   EXPECT_EQ(InProcess([] {
+              setenv("SMOLVM_CUDA_EMULATION_TIER", "warp", 1);
+              return cuInit(0) == CUDA_ERROR_INVALID_VALUE ? 0 : 1;
+            }),
+            0);
+  EXPECT_EQ(InProcess([] {
+              setenv("SMOLVM_CUDA_EMULATION_TIER", "scalar", 1);
+              return cuInit(0) == CUDA_SUCCESS ? 0 : 1;
+            }),
+            0);
+  EXPECT_EQ(InProcess([] {
               setenv("CUDA_VISIBLE_DEVICES", "", 1);
               return cuInit(0) == CUDA_ERROR_NO_DEVICE ? 0 : 1;
             }),
