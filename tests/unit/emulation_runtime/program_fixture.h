@@ -61,9 +61,8 @@ class ProgramTest : public testing::Test {
   // "" or the log.
   std::string Load(const std::string& ptx, int compute_capability = 90) {
     JitLog log;
-    const CUresult result =
-        Program::Load(ptx.c_str(), {compute_capability, false, TierUnderTest()}, TestArena(), &log,
-                      &program_);
+    const CUresult result = Program::Load(ptx.c_str(), {compute_capability, false, TierUnderTest()},
+                                          TestArena(), &log, &program_);
     if (result == CUDA_SUCCESS) return "";
     return "result " + std::to_string(result) + ": " + log.error;
   }
