@@ -275,6 +275,14 @@ LaneForm LaneFormOf(const Instruction& i) {
     case Opcode::kAtom:
     case Opcode::kRed:
     case Opcode::kCpAsync:
+    case Opcode::kMbarrierInit:
+    case Opcode::kMbarrierInval:
+    case Opcode::kMbarrierArrive:
+    case Opcode::kMbarrierArriveDrop:
+    case Opcode::kMbarrierTestWait:
+    case Opcode::kMbarrierTryWait:
+    case Opcode::kMbarrierPendingCount:
+    case Opcode::kNanosleep:
       return LaneForm::kEach;
     default:
       return LaneForm::kTogether;

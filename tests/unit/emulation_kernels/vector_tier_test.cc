@@ -125,6 +125,50 @@ TEST_F(VectorTierTest, RowsOfAnyWidthAreRunWhole) {
   }
 }
 
+// What is done for one lane after the other: asynchronous copies, mbarriers, sleep.
+TEST_F(VectorTierTest, LanesTakeTurnsWhereTheyMust) {
+  ASSERT_EQ(LoadFor(Tier::kVector, R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry turns(.param .u64 in, .param .u64 out)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<8>;
+  .shared .align 8 .b64 barriers[64];
+  .shared .align 4 .b32 words[64];
+  ld.param.u64 %rd1, [in];
+  ld.param.u64 %rd2, [out];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd3, %r1, 4;
+  add.u64 %rd1, %rd1, %rd3;
+  add.u64 %rd2, %rd2, %rd3;
+  mov.u32 %r2, barriers;
+  mad.lo.u32 %r2, %r1, 8, %r2;
+  mbarrier.init.shared.b64 [%r2], 1;
+  mbarrier.arrive.shared.b64 %rd4, [%r2];
+  nanosleep.u32 %r1;
+  mbarrier.test_wait.shared.b64 %p1, [%r2], %rd4;
+  mov.u32 %r3, words;
+  mad.lo.u32 %r3, %r1, 4, %r3;
+  cp.async.ca.shared.global [%r3], [%rd1], 4;
+  cp.async.wait_all;
+  ld.shared.u32 %r4, [%r3];
+  @!%p1 mov.u32 %r4, 0;
+  st.global.u32 [%rd2], %r4;
+  ret;
+}
+)"),
+            "");
+  std::vector<uint32_t> in(64);
+  for (uint32_t i = 0; i < in.size(); ++i) in[i] = 1000 + i;
+  auto* out = Zeroes<uint32_t>(in.size());
+  const std::string log = LogOf(
+      [&] { EXPECT_EQ(Run("turns", 1, 64, Params().Add(Upload(in)).Add(out)), CUDA_SUCCESS); });
+  EXPECT_THAT(log, testing::HasSubstr(Wide()));
+  EXPECT_EQ(std::vector<uint32_t>(out, out + in.size()), in);
+}
+
 // The fault is one of the processor's, in an access of many threads: a page that no allocation
 // owns.
 TEST_F(VectorTierTest, AFaultNamesItsThread) {
