@@ -76,7 +76,8 @@ class Planner {
         if (to <= k) last_latch_[to] = k;
       }
     }
-    for (uint32_t head = 0; head < count_; ++head) {
+    // Of loops that end together the inner one's lanes come to rest first.
+    for (uint32_t head = static_cast<uint32_t>(count_); head-- > 0;) {
       if (last_latch_[head] != kNoIndex) plan_.heads_after[last_latch_[head]].push_back(head);
     }
   }
@@ -232,20 +233,31 @@ class Planner {
       region.push_back(k);
       for (const uint32_t to : StayingSuccessors(k)) work.push_back(to);
     }
-    // In source order the region must be left behind before the lanes go on together.
-    if (meeting != kNoIndex) {
-      for (const uint32_t k : region) {
-        const bool behind = k < meeting || (last_latch_[meeting] != kNoIndex && meeting <= k &&
-                                            k <= last_latch_[meeting]);
-        if (!behind) return DivergeEverywhere();
-      }
-    }
+    if (meeting != kNoIndex && !Drains(block, region, meeting)) return DivergeEverywhere();
     bool changed = false;
     for (const uint32_t k : region) {
       changed = changed || !plan_.is_divergent[k];
       plan_.is_divergent[k] = true;
     }
     return changed;
+  }
+
+  // Whether all lanes that parted at the end of `block` are at `meeting` before any of them runs
+  // it. Either the region lies before it in source order and comes to rest there: no lane of it
+  // waits at a head until blocks behind the meeting have been visited. Or the meeting is the head
+  // of a loop that the region lies in, and lanes come by branches back alone.
+  bool Drains(uint32_t block, const std::vector<uint32_t>& region, uint32_t meeting) const {
+    const auto rests_by = [&](uint32_t k, uint32_t last) {
+      return last_latch_[k] == kNoIndex || last_latch_[k] <= last;
+    };
+    if (block < meeting) {
+      return std::ranges::all_of(
+          region, [&](uint32_t k) { return k < meeting && rests_by(k, meeting - 1); });
+    }
+    const uint32_t end = last_latch_[meeting];
+    if (end == kNoIndex || block > end) return false;
+    return std::ranges::all_of(
+        region, [&](uint32_t k) { return meeting <= k && k <= end && rests_by(k, end); });
   }
 
   bool DivergeEverywhere() {

@@ -125,6 +125,70 @@ TEST_F(VectorTierTest, RowsOfAnyWidthAreRunWhole) {
   }
 }
 
+// Compilers put blocks out of line, so that a branch back need not close a loop; and "continue"
+// goes back to a head that a later branch goes back to as well. Where the lanes meet, a count that
+// is the same for all of them goes up once.
+TEST_F(VectorTierTest, LanesMeetWhereverTheirBlocksLie) {
+  ASSERT_EQ(LoadFor(Tier::kVector, R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry out_of_line(.param .u64 out)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.u64 %rd1, %rd1, %rd2;
+  mov.u32 %r5, 0;
+  and.b32 %r2, %r1, 1;
+  setp.eq.u32 %p1, %r2, 1;
+  @%p1 bra far;
+  add.u32 %r3, %r1, 10;
+join:
+  add.u32 %r5, %r5, 1;
+  mad.lo.u32 %r4, %r5, 1000, %r3;
+  st.global.u32 [%rd1], %r4;
+  ret;
+far:
+  add.u32 %r3, %r1, 20;
+  bra join;
+}
+.visible .entry continues(.param .u64 out)
+{
+  .reg .pred %p<3>;
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.u64 %rd1, %rd1, %rd2;
+  mov.u32 %r5, 0;
+  mov.u32 %r3, 0;
+  and.b32 %r2, %r1, 3;
+head:
+  add.u32 %r3, %r3, 1;
+  setp.ne.u32 %p1, %r2, 0;
+  @%p1 sub.u32 %r2, %r2, 1;
+  @%p1 bra head;
+  add.u32 %r5, %r5, 1;
+  and.b32 %r2, %r1, 3;
+  setp.lt.u32 %p2, %r5, 3;
+  @%p2 bra head;
+  mad.lo.u32 %r4, %r5, 1000, %r3;
+  st.global.u32 [%rd1], %r4;
+  ret;
+}
+)"),
+            "");
+  auto* out = Zeroes<uint32_t>(64);
+  ASSERT_EQ(Run("out_of_line", 1, 64, Params().Add(out)), CUDA_SUCCESS);
+  for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], 1010 + i + i % 2 * 10) << "thread " << i;
+  ASSERT_EQ(Run("continues", 1, 64, Params().Add(out)), CUDA_SUCCESS);
+  for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], 3003 + i % 4 * 3) << "thread " << i;
+}
+
 // What is done for one lane after the other: asynchronous copies, mbarriers, sleep.
 TEST_F(VectorTierTest, LanesTakeTurnsWhereTheyMust) {
   ASSERT_EQ(LoadFor(Tier::kVector, R"(.version 8.0
