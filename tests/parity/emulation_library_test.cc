@@ -1,8 +1,11 @@
 // The emulation library against cuda.h and the export list.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <regex>
@@ -56,6 +59,45 @@ TEST(EmulationLibraryTest, SurvivesDlclose) {
   open.notify_all();
   ran.wait(false);
   EXPECT_TRUE(ran);
+}
+
+// A kernel that never ends, on a stream's own thread, which the time limit must reach.
+[[noreturn]] void RunEndlessKernel() {
+  constexpr int kNotSupported = 801, kLaunchTimeout = 702;
+  alarm(60);
+  setenv("SMOLVM_CUDA_KERNEL_TIMEOUT_MS", "100", 1);
+  void* library = dlopen(SMOLVM_EMULATION_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
+  const auto create =
+      reinterpret_cast<int (*)(void**, unsigned, int)>(dlsym(library, "cuCtxCreate_v2"));
+  const auto load =
+      reinterpret_cast<int (*)(void**, const void*)>(dlsym(library, "cuModuleLoadData"));
+  const auto find =
+      reinterpret_cast<int (*)(void**, void*, const char*)>(dlsym(library, "cuModuleGetFunction"));
+  using Launch = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                         unsigned, void*, void**, void**);
+  const auto launch = reinterpret_cast<Launch>(dlsym(library, "cuLaunchKernel"));
+  const auto wait = reinterpret_cast<int (*)()>(dlsym(library, "cuCtxSynchronize"));
+  void *context = nullptr, *module = nullptr, *function = nullptr;
+  const char* text =
+      ".version 8.0\n.target sm_75\n.address_size 64\n"
+      ".visible .entry endless() {\nagain:\n  bra again;\n}\n";
+  if (init(0) != 0 || create(&context, 0, 0) != 0 || load(&module, text) != 0 ||
+      find(&function, module, "endless") != 0)
+    _exit(1);
+  const int result = launch(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+  if (result == kNotSupported) _exit(3);  // a build without the kernel compiler
+  _exit(result == 0 && wait() == kLaunchTimeout ? 0 : 2);
+}
+
+TEST(EmulationLibraryTest, TheTimeLimitEndsAKernel) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      RunEndlessKernel(),
+      [](int status) {
+        return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 3);
+      },
+      "");
 }
 
 TEST(ErrorNamesTest, HasEveryResultOfTheHeader) {

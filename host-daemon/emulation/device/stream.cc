@@ -2,13 +2,13 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "host-daemon/emulation/device/signals.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::emulation {
@@ -20,22 +20,6 @@ constexpr int kYields = 32;
 std::atomic<uint64_t> next_stream_id{1};
 
 thread_local bool in_host_callback = false;
-
-// The program's signal handlers must not run on our threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    // A fault in a kernel must still reach the runtime's handler.
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
 
 void AddIfPending(const std::shared_ptr<Stream>& stream, std::vector<Ticket>* tickets) {
   if (stream && !stream->Idle()) tickets->push_back(stream->Last());

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "host-daemon/emulation/device/arena.h"
+#include "host-daemon/emulation/device/signals.h"
 #include "host-daemon/emulation/runtime/context.h"
 
 namespace smolvm::emulation {
@@ -20,14 +21,6 @@ struct Fault {
 
 CUresult ResultOf(FaultKind kind);
 const char* NameOf(FaultKind kind);
-
-// Interrupts cancelled kernels. ThreadSanitizer holds a signal back until the thread calls into
-// libc, which a kernel's loop never does, but for those that faults raise.
-#ifdef __SANITIZE_THREAD__
-inline constexpr int kKickSignal = SIGTRAP;
-#else
-inline constexpr int kKickSignal = SIGURG;
-#endif
 
 // Installs the handlers of SIGSEGV, SIGBUS and kKickSignal once. Signals that no kernel caused go
 // to the handlers found then.

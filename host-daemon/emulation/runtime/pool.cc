@@ -2,13 +2,12 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <functional>
 #include <thread>
 
-#include "host-daemon/emulation/runtime/faults.h"
+#include "host-daemon/emulation/device/signals.h"
 
 namespace smolvm::emulation {
 namespace {
@@ -27,13 +26,8 @@ WorkPool& WorkPool::Get() {
 }
 
 WorkPool::WorkPool() : size_(UsableCores()) {
-  // The program's signals are its own business: ours take none but those that faults raise.
-  sigset_t all, old;
-  sigfillset(&all);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, kKickSignal}) sigdelset(&all, fault);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const SignalsBlocked blocked;  // inherited by the threads
   for (size_t i = 0; i < size_; ++i) std::thread([this] { Loop(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 void WorkPool::NoteMostUrgent() {
