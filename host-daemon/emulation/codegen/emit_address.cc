@@ -16,7 +16,6 @@
 
 namespace smolvm::emulation::codegen {
 
-using ptx::Instruction;
 using ptx::StateSpace;
 using ptx::SymbolKind;
 using ptx::Variable;

@@ -7,7 +7,6 @@
 namespace smolvm::emulation::codegen {
 
 using ptx::Clamp;
-using ptx::Instruction;
 using ptx::Opcode;
 using ptx::Permute;
 

@@ -5,8 +5,6 @@
 
 namespace smolvm::emulation::codegen {
 
-using llvm::ConstantFP;
-using ptx::Instruction;
 using ptx::Rounding;
 
 namespace {

@@ -8,7 +8,6 @@
 namespace smolvm::emulation::codegen {
 
 using llvm::ConstantFP;
-using ptx::Instruction;
 using ptx::Opcode;
 using ptx::Rounding;
 
@@ -514,6 +513,7 @@ void FunctionEmitter::EmitHalf(const Instruction& i,
   V result = I32(0);
   for (unsigned k = 0; k < 2; ++k) {
     std::vector<V> parts;
+    parts.reserve(sources.size());
     for (V source : sources)
       parts.push_back(b.CreateTrunc(b.CreateLShr(source, 16 * k), b.getInt16Ty()));
     V value = finish(scalar(parts, is_bf16));
@@ -546,6 +546,7 @@ void FunctionEmitter::EmitHalfArithmetic(const Instruction& i, FloatOp op) {
       i,
       [&](const std::vector<V>& raw, bool is_bf16) -> V {
         std::vector<V> x;
+        x.reserve(raw.size());
         for (V bits : raw) x.push_back(flushed(bits, is_bf16));
         if (op == FloatOp::kFma) return fused(x, x[2], is_bf16);
         if (op == FloatOp::kMul && is_bf16) return fused(x, b.getInt16(0x8000), is_bf16);  // + (-0)

@@ -6,7 +6,6 @@
 
 namespace smolvm::emulation::codegen {
 
-using ptx::Instruction;
 using ptx::Opcode;
 using ptx::StateSpace;
 using ptx::Variable;

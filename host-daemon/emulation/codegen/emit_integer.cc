@@ -7,7 +7,6 @@ namespace smolvm::emulation::codegen {
 
 using llvm::Intrinsic::ID;
 using ptx::Half;
-using ptx::Instruction;
 using ptx::Opcode;
 
 namespace {

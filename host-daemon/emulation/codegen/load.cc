@@ -15,6 +15,7 @@
 #include "host-daemon/emulation/runtime/code_region.h"
 
 extern "C" {
+// NOLINTBEGIN(bugprone-reserved-identifier)
 // libgcc's: what LLVM calls for 128-bit division and for halves on CPUs without F16C.
 __int128 __divti3(__int128, __int128);
 __int128 __modti3(__int128, __int128);
@@ -24,6 +25,7 @@ unsigned __int128 __umodti3(unsigned __int128, unsigned __int128);
 void __extendhfsf2();
 void __truncsfhf2();
 void __truncdfhf2();
+// NOLINTEND(bugprone-reserved-identifier)
 }
 
 namespace smolvm::emulation::codegen {
