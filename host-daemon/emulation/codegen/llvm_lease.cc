@@ -1,5 +1,6 @@
 #include "host-daemon/emulation/codegen/llvm_lease.h"
 
+#include <atomic>
 #include <cstdlib>
 
 namespace smolvm::emulation::codegen {
@@ -9,12 +10,14 @@ namespace {
 constexpr int kMostRegistrations = 32;
 
 std::mutex g_mutex;
-bool g_has_ended = false;
+std::atomic<bool> g_has_ended{false};
 int g_registrations = 0;
 
+// Said before waiting: a thread that compiles one kernel after the other would have the mutex again
+// before this one wakes, any number of times.
 void End() {
-  std::lock_guard lock(g_mutex);
   g_has_ended = true;
+  std::lock_guard lock(g_mutex);
 }
 
 }  // namespace
