@@ -134,6 +134,18 @@ V FunctionEmitter::GenericOf(V address, StateSpace space) {
   return address;
 }
 
+// The memory that accesses of the space are held against: where in it the address lies, and its
+// size. Of a generic address, device memory; the thread's own windows are looked at apart.
+std::pair<V, V> FunctionEmitter::BoundsOf(V address, StateSpace space) {
+  if (IsShared(space)) return {address, shared_bytes};
+  if (space == StateSpace::kLocal) return {address, local_bytes};
+  if (space == StateSpace::kParam) {
+    return {address,
+            LoadContext(b, block_ctx, offsetof(BlockContext, param_bytes), b.getInt64Ty(), true)};
+  }
+  return {b.CreateSub(address, I64(kArenaBase)), I64(m.options().device_bytes)};
+}
+
 // Whether an access at `offset` from the start of a region leaves it, or is misaligned.
 V FunctionEmitter::Outside(V offset, V bytes, unsigned log2) {
   V rotated = log2 == 0 ? offset : Intrinsic(llvm::Intrinsic::fshr, {offset, offset, I64(log2)});
@@ -157,27 +169,17 @@ V FunctionEmitter::OutsideWindows(V address, unsigned log2, bool writes) {
 V FunctionEmitter::PointerAt(V address, Access access) {
   const unsigned log2 = std::countr_zero(access.bytes);
   V generic = GenericOf(address, access.space);
-  V bad;
-  if (IsShared(access.space)) {
-    bad = Outside(address, shared_bytes, log2);
-  } else if (access.space == StateSpace::kLocal) {
-    bad = Outside(address, local_bytes, log2);
-  } else if (access.space == StateSpace::kParam) {
-    bad = Outside(
-        address,
-        LoadContext(b, block_ctx, offsetof(BlockContext, param_bytes), b.getInt64Ty(), true), log2);
-  } else {
-    bad = Outside(b.CreateSub(address, I64(kArenaBase)), I64(m.options().device_bytes), log2);
-    if (access.space == StateSpace::kNone) {
-      llvm::BasicBlock* windows = NewBlock("windows");
-      llvm::BasicBlock* good = NewBlock("good");
-      b.CreateCondBr(bad, windows, good);
-      b.SetInsertPoint(windows);
-      FaultIf(OutsideWindows(address, log2, access.writes), generic, access.bytes);
-      b.CreateBr(good);
-      b.SetInsertPoint(good);
-      return b.CreateIntToPtr(generic, m.ptr());
-    }
+  const auto [offset, bytes] = BoundsOf(address, access.space);
+  V bad = Outside(offset, bytes, log2);
+  if (access.space == StateSpace::kNone) {
+    llvm::BasicBlock* windows = NewBlock("windows");
+    llvm::BasicBlock* good = NewBlock("good");
+    b.CreateCondBr(bad, windows, good);
+    b.SetInsertPoint(windows);
+    FaultIf(OutsideWindows(address, log2, access.writes), generic, access.bytes);
+    b.CreateBr(good);
+    b.SetInsertPoint(good);
+    return b.CreateIntToPtr(generic, m.ptr());
   }
   FaultIf(bad, generic, access.bytes);
   return b.CreateIntToPtr(generic, m.ptr());

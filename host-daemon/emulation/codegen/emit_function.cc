@@ -257,8 +257,8 @@ void FunctionEmitter::Return() {
 // across one goes to the thread's frame, which the scheduler provides and frees.
 void FunctionEmitter::BeginCoroutine() {
   llvm::Constant* null = llvm::ConstantPointerNull::get(m.ptr());
-  const unsigned alignment = plan_ == nullptr ? 16 : 64;  // what Block::Frame gives
-  V id = b.CreateIntrinsic(llvm::Intrinsic::coro_id, {}, {I32(alignment), null, null, null});
+  V id = b.CreateIntrinsic(llvm::Intrinsic::coro_id, {},
+                           {I32(FrameAlignment(lanes())), null, null, null});
   V size = b.CreateIntrinsic(llvm::Intrinsic::coro_size, {b.getInt64Ty()}, {});
   V memory = CallHelper(Helper::kFrame, {ctx, size});
   coroutine = b.CreateIntrinsic(llvm::Intrinsic::coro_begin, {}, {id, memory});

@@ -5,7 +5,6 @@
 #include <bit>
 
 #include "host-daemon/emulation/codegen/emitter.h"
-#include "host-daemon/emulation/device/arena.h"
 
 namespace smolvm::emulation::codegen {
 
@@ -14,25 +13,10 @@ using ptx::StateSpace;
 // Whether `count` accesses of access.bytes each, from `address` on, stay inside the space's memory
 // and are aligned; for each lane when addresses are.
 V FunctionEmitter::IsInside(V address, unsigned count, Access access) {
-  const unsigned log2 = static_cast<unsigned>(std::countr_zero(access.bytes));
-  V offset = address, bytes;
-  switch (access.space) {
-    case StateSpace::kShared:
-    case StateSpace::kSharedCluster:
-      bytes = shared_bytes;
-      break;
-    case StateSpace::kParam:
-      bytes = LoadContext(b, block_ctx, offsetof(BlockContext, param_bytes), b.getInt64Ty(), true);
-      break;
-    default:  // generic addresses in other windows are found one by one
-      offset = b.CreateSub(address, I64(kArenaBase));
-      bytes = I64(m.options().device_bytes);
-      break;
-  }
-  V units = b.CreateLShr(bytes, log2);
-  V starts = Intrinsic(llvm::Intrinsic::usub_sat, {units, I64(count - 1)});
-  V rotated = log2 == 0 ? offset : Intrinsic(llvm::Intrinsic::fshr, {offset, offset, I64(log2)});
-  return b.CreateICmpULT(rotated, starts);
+  const auto [offset, bytes] = BoundsOf(address, access.space);
+  V starts = Intrinsic(llvm::Intrinsic::usub_sat, {bytes, I64((count - 1) * access.bytes)});
+  return b.CreateNot(
+      Outside(offset, starts, static_cast<unsigned>(std::countr_zero(access.bytes))));
 }
 
 // The common case is one wide access: all lanes active, each at its left neighbour's end. Then

@@ -189,6 +189,7 @@ class FunctionEmitter {
   bool IsKnownGood(const Operand& address, Access access, ptx::StateSpace* space);
   V ParamPointer(const Instruction& i, const Operand& address, unsigned bytes);
   V VariableAddress(uint32_t index);
+  std::pair<V, V> BoundsOf(V address, ptx::StateSpace space);
   V Outside(V offset, V bytes, unsigned log2);
   V OutsideWindows(V address, unsigned log2, bool writes);
   void FaultIf(V bad, V address, unsigned bytes);

@@ -59,6 +59,9 @@ static_assert(sizeof(ThreadContext) == 64);
 
 using KernelFunction = void (*)(ThreadContext*);
 
+// Of a coroutine's frame, which holds vectors when it stands for several threads.
+constexpr size_t FrameAlignment(uint32_t lanes) { return lanes == 1 ? 16 : 64; }
+
 // Faults that generated code reports; the CUresult of each is in faults.h.
 enum class FaultKind : uint32_t {
   kIllegalAddress,

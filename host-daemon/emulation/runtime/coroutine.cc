@@ -24,7 +24,7 @@ void* Block::Frame(ThreadContext* self, size_t bytes) {
   if (frame_stride_ == 0) {
     if (bytes > kMostBytes) return nullptr;
     // Close together: at a barrier all of them are touched, and should fit the first-level cache.
-    const size_t unit = lanes_ == 1 ? 16 : 64;  // FunctionEmitter::BeginCoroutine has the same
+    const size_t unit = FrameAlignment(lanes_);
     frame_stride_ = (bytes + unit - 1) / unit * unit;
     const size_t all = frame_stride_ * thread_count_;
     if (all > frames_bytes_) {

@@ -56,6 +56,10 @@ struct Launch {
   uintptr_t grid_workspace = 0;
   VectorTier* vector_tier = nullptr;  // null when it does not suit the blocks
 
+  // Whether there may be code for several threads at once that is not made yet.
+  bool AwaitsVectorTier() const {
+    return vector_tier != nullptr && vector_tier->function() == nullptr;
+  }
   // For blocks that begin now.
   BlockCode CurrentCode() const {
     const KernelFunction wide = vector_tier != nullptr ? vector_tier->function() : nullptr;

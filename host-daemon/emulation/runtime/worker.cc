@@ -107,7 +107,7 @@ void Worker::RunPlainBlocks(void* argument) {
   const uint64_t count = launch.block_count;
   // Several blocks at a time, but never so many that the last worker runs alone for long.
   const uint64_t chunk = std::clamp<uint64_t>(count / 256, 1, 64);
-  int64_t since = Now();
+  int64_t since = launch.AwaitsVectorTier() ? Now() : 0;
   while (!launch.cancelled.load(std::memory_order_relaxed) && !self->Leaves(launch)) {
     self->code_ = launch.CurrentCode();
     const uint64_t begin = launch.next_block.fetch_add(chunk, std::memory_order_relaxed);
@@ -117,8 +117,7 @@ void Worker::RunPlainBlocks(void* argument) {
       SetBlockIndex(launch, i, &self->block_context_);
       self->code_.function(&self->thread_);
     }
-    if (launch.vector_tier == nullptr || self->code_.lanes != 1) continue;
-    self->makes_lanes_ = self->SpentEnough(launch, &since);
+    self->makes_lanes_ = launch.AwaitsVectorTier() && self->SpentEnough(launch, &since);
     if (self->makes_lanes_) break;
   }
   JumpToFibre(self->main_sp_);
@@ -216,11 +215,9 @@ void Worker::RunFibres(Launch& launch) {
   // elsewhere late, so that blocks keep to index order.
   const unsigned patience = launch.config->cooperative ? 1 : 64;
   unsigned idle_passes = 0;
-  int64_t since = Now();
+  int64_t since = launch.AwaitsVectorTier() ? Now() : 0;
   while (!launch.cancelled.load(std::memory_order_relaxed)) {
-    if (launch.vector_tier != nullptr && launch.vector_tier->function() == nullptr &&
-        SpentEnough(launch, &since))
-      launch.vector_tier->Make();
+    if (launch.AwaitsVectorTier() && SpentEnough(launch, &since)) launch.vector_tier->Make();
     if (resident_.empty() && (Leaves(launch) || !AddBlock(launch))) break;
     bool all_waited = true;
     for (size_t i = 0; i < resident_.size() && !launch.cancelled.load(std::memory_order_relaxed);) {
