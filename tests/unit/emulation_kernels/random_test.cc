@@ -1,5 +1,6 @@
 // Random kernels on the compiler against the reference interpreter in tests/support. Seeds are
 // fixed: a failure is the same everywhere, and its message has the kernel.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -116,7 +117,7 @@ TEST(RandomKernelText, TheAssemblerTakesIt) {
   close(fd);
   for (const RandomKind kind : {RandomKind::kAll, RandomKind::kIndependent, RandomKind::kMeeting}) {
     std::ofstream(path) << TextOf(kModules - 1, kind);
-    const std::string command = "'" + ptxas + "' -O0 -arch=sm_90 -o /dev/null '" + path + "'";
+    const std::string command = fmt::format("'{}' -O0 -arch=sm_90 -o /dev/null '{}'", ptxas, path);
     EXPECT_EQ(std::system(command.c_str()), 0) << "kind " << static_cast<int>(kind);
   }
   std::remove(path.c_str());
