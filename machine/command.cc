@@ -22,9 +22,9 @@ int Dispatch(const Options& options) {
   if (options.verb == "run") return RunMachine(options);
   if (options.verb == "exec") return ExecInMachine(options);
   if (options.verb == "list") return ListMachines(options);
-  if (options.verb == "stop") return StopMachine(options);
-  if (options.verb == "delete") return DeleteMachine(options);
-  return PruneMachine(options);
+  if (options.verb == "stop") return StopMachines(options);
+  if (options.verb == "delete") return DeleteMachines(options);
+  return PruneMachines(options);
 }
 
 }  // namespace

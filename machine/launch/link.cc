@@ -18,9 +18,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kTickMs = 200;
+constexpr useconds_t kAskAgainUs = 10000;
 constexpr std::chrono::seconds kExecLimit{120};
+constexpr std::chrono::seconds kLockLimit{10};
 // Longer than the supervisor itself waits for a guest to power off.
 constexpr std::chrono::seconds kStopLimit{90};
+
+constexpr char kStopped[] = "it was stopped";
 
 // In the child of a fork.
 [[noreturn]] void BecomeSupervisor(const std::string& record, const std::string& log, int owner,
@@ -37,6 +41,10 @@ constexpr std::chrono::seconds kStopLimit{90};
   execl("/proc/self/exe", "smolvm", "machine", "supervise", "--record", record.c_str(),
         "--owner-fd", owner_text.c_str(), "--lock-fd", lock_text.c_str(), nullptr);
   _exit(kOwnError);
+}
+
+[[noreturn]] void NoAnswer(const std::string& name) {
+  Fail("the supervisor of the machine {} does not answer", name);
 }
 
 // The next message, with progress and Ctrl-C looked after. Nothing when the supervisor is gone.
@@ -68,27 +76,27 @@ MachineLink MachineLink::Start(const MachineStore& store, const MachineRecord& r
     BecomeSupervisor(folder + "/machine.json", folder + "/supervisor.log", theirs.get(),
                      lock.get());
   }
-  return MachineLink(std::move(ours), record.name);
+  return MachineLink(std::move(ours), record.name, true);
 }
 
-MachineLink MachineLink::Connect(const MachineEntry& entry) {
-  UniqueFd socket = ConnectIn(entry.folder, kControlSocket, SOCK_SEQPACKET);
-  if (!socket.valid()) {
-    Fail("the machine {} runs but its supervisor cannot be reached: {}", entry.record.name,
-         ErrnoText());
-  }
-  return MachineLink(std::move(socket), entry.record.name);
+std::optional<MachineLink> MachineLink::Connect(const std::filesystem::path& folder,
+                                                const std::string& name) {
+  UniqueFd socket = ConnectIn(folder, kControlSocket, SOCK_SEQPACKET);
+  if (!socket.valid()) return std::nullopt;
+  return MachineLink(std::move(socket), name, false);
 }
 
-void MachineLink::WaitReady(uint32_t timeout_s) {
+bool MachineLink::WaitReady(uint32_t timeout_s) {
   Progress progress("starting the machine " + name_);
   // The supervisor keeps the limit; this one is for a supervisor that hangs.
   const auto deadline = Clock::now() + std::chrono::seconds(timeout_s + 60);
   while (true) {
     const auto message = Next(socket_.get(), &progress, deadline, true);
-    if (!message) Fail("the machine's supervisor ended before the machine was ready");
+    if (!message && owner_) Fail("the machine's supervisor ended before the machine was ready");
+    if (!message) return false;
     const std::string event = message->Text("event");
-    if (event == "ready") return;
+    if (event == "ready") return true;
+    if (event == "stopping") return false;
     if (event == "failed" || event == "ended") Fail("{}", message->Text("message"));
     if (event == "note") Say(message->Text("message"));
   }
@@ -100,8 +108,10 @@ UniqueFd MachineLink::OpenExec() {
   SendMessage(socket_.get(), {{"op", "exec"}});
   while (true) {
     auto message = Next(socket_.get(), &progress, deadline, true);
-    if (!message) Fail("the machine's supervisor ended");
+    if (!message && owner_) Fail("the machine's supervisor ended");
+    if (!message) return UniqueFd();
     const std::string event = message->Text("event");
+    if (event == "stopping") return UniqueFd();
     if (event == "exec" && message->fd.valid()) return std::move(message->fd);
     if (event == "failed" || event == "ended") Fail("{}", message->Text("message"));
     if (event == "note") Say(message->Text("message"));
@@ -118,12 +128,19 @@ void MachineLink::Stop(bool force) {
   }
 }
 
+bool MachineLink::Stays() {
+  Progress progress("waiting for the machine " + name_);
+  const auto message = Next(socket_.get(), &progress, Clock::now() + kExecLimit, true);
+  return message && message->Text("event") != "stopping";
+}
+
 void MachineLink::SayNotes() {
   bool timed_out = false;
   while (const auto message = ReceiveMessage(socket_.get(), 0, &timed_out)) {
     const std::string event = message->Text("event");
     if (event == "note") Say(message->Text("message"));
     if (event == "ended") ended_ = message->Text("message");
+    if (event == "stopping") ended_ = kStopped;
   }
 }
 
@@ -133,8 +150,52 @@ std::string MachineLink::WhyEnded() {
   std::string why = ended_;
   while (const auto message = Next(socket_.get(), &progress, deadline, false)) {
     if (message->Text("event") == "ended") why = message->Text("message");
+    if (message->Text("event") == "stopping") why = kStopped;
   }
   return why.empty() ? "the machine's supervisor ended" : why;
+}
+
+void StopMachine(const MachineStore& store, const std::string& name, bool force) {
+  Progress progress("stopping the machine " + name);
+  const auto deadline = Clock::now() + kStopLimit;
+  bool stopped = false;
+  while (store.Locked(name)) {
+    // When the supervisor's socket closes the lock is free. None listens while somebody starts or
+    // removes the machine, or when the supervisor was killed and QEMU is not gone yet.
+    if (auto link = MachineLink::Connect(store.FolderOf(name), name)) {
+      if (stopped) return;  // and started again since
+      link->Stop(force);
+      stopped = true;
+    } else {
+      usleep(kAskAgainUs);
+      progress.Tick();
+    }
+    if (Clock::now() > deadline) NoAnswer(name);
+  }
+}
+
+bool IsUp(const MachineStore& store, const std::string& name) {
+  Progress progress("waiting for the machine " + name);
+  const auto deadline = Clock::now() + kStopLimit;
+  while (store.Locked(name)) {
+    if (auto link = MachineLink::Connect(store.FolderOf(name), name)) return link->Stays();
+    CheckInterrupt();
+    usleep(kAskAgainUs);
+    progress.Tick();
+    if (Clock::now() > deadline) NoAnswer(name);
+  }
+  return false;
+}
+
+UniqueFd LockStopped(MachineStore* store, const std::string& name) {
+  const auto deadline = Clock::now() + kLockLimit;
+  while (store->Find(name)) {
+    UniqueFd lock = store->Lock(name);
+    if (lock.valid()) return lock;
+    if (Clock::now() > deadline) Fail("the machine {} was started again", name);
+    usleep(kAskAgainUs);
+  }
+  return UniqueFd();
 }
 
 }  // namespace smolvm::machine

@@ -9,7 +9,9 @@
 #include "machine/launch/link.h"
 #include "machine/supervise/cuda_watch.h"
 #include "machine/util/failure.h"
+#include "machine/util/interrupt.h"
 #include "machine/util/paths.h"
+#include "machine/util/progress.h"
 
 namespace smolvm::machine {
 namespace {
@@ -40,13 +42,53 @@ void DropImageOf(MachineStore* store, const MachineRecord& record) {
   DropImage(record.image_file, CacheFolder());
 }
 
-void RemoveMachine(MachineStore* store, const MachineEntry& entry, bool with_image) {
-  if (with_image) DropImageOf(store, entry.record);
-  if (store->Find(entry.record.name)) store->Remove(entry.record.name);  // else it went by itself
+// Of a machine that was stopped. One that is gone by now went by itself.
+void RemoveMachine(MachineStore* store, const MachineRecord& record, bool with_image) {
+  const UniqueFd lock = LockStopped(store, record.name);
+  if (with_image) DropImageOf(store, record);
+  if (lock.valid()) store->Remove(record.name);
 }
 
-void StopIfRunning(const MachineEntry& entry, bool force) {
-  if (entry.running) MachineLink::Connect(entry).Stop(force);
+void StopOne(MachineStore* store, const std::string& name, const Options& options) {
+  store->Get(name);
+  StopMachine(*store, name, options.force);
+}
+
+void DeleteOne(MachineStore* store, const std::string& name, const Options& options) {
+  const MachineEntry entry = store->Get(name);
+  if (!options.force && IsUp(*store, name)) {
+    Fail("the machine {} is running; stop it first, or use --force", name);
+  }
+  StopMachine(*store, name, options.force);
+  RemoveMachine(store, entry.record, options.cascade);
+}
+
+void PruneOne(MachineStore* store, const std::string& name, const Options& options) {
+  const MachineEntry entry = store->Get(name);
+  if (!options.all && !options.force && IsUp(*store, name)) {
+    Fail("the machine {} is running; stop it first, or use --all", name);
+  }
+  StopMachine(*store, name, options.force);
+  RemoveMachine(store, entry.record, options.all);
+}
+
+// Each of the names, whatever becomes of the others. The status is the last failure's.
+int ForEachName(const Options& options,
+                void (*act)(MachineStore*, const std::string&, const Options&)) {
+  MachineStore store(StateFolder());
+  store.Reap();
+  int status = 0;
+  for (const std::string& name : options.names) {
+    try {
+      CheckInterrupt();
+      act(&store, name, options);
+    } catch (const Failure& failure) {
+      if (failure.status() != kOwnError) throw;
+      Say(failure.what());
+      status = failure.status();
+    }
+  }
+  return status;
 }
 
 }  // namespace
@@ -93,41 +135,17 @@ std::string FormatListJson(const std::vector<MachineEntry>& entries) {
 int ListMachines(const Options& options) {
   MachineStore store(StateFolder());
   store.Reap();
-  const auto entries = store.List();
+  std::vector<MachineEntry> entries;
+  for (const std::string& name : options.names) entries.push_back(store.Get(name));
+  if (options.names.empty()) entries = store.List();
   std::fputs((options.json ? FormatListJson(entries) : FormatList(entries)).c_str(), stdout);
   return 0;
 }
 
-int StopMachine(const Options& options) {
-  MachineStore store(StateFolder());
-  store.Reap();
-  const MachineEntry entry = store.Get(options.name);
-  StopIfRunning(entry, options.force);
-  return 0;
-}
+int StopMachines(const Options& options) { return ForEachName(options, StopOne); }
 
-int DeleteMachine(const Options& options) {
-  MachineStore store(StateFolder());
-  store.Reap();
-  const MachineEntry entry = store.Get(options.name);
-  if (entry.running && !options.force) {
-    Fail("the machine {} is running; stop it first, or use --force", options.name);
-  }
-  StopIfRunning(entry, true);
-  RemoveMachine(&store, entry, options.cascade);
-  return 0;
-}
+int DeleteMachines(const Options& options) { return ForEachName(options, DeleteOne); }
 
-int PruneMachine(const Options& options) {
-  MachineStore store(StateFolder());
-  store.Reap();
-  const MachineEntry entry = store.Get(options.name);
-  if (entry.running && !options.all && !options.force) {
-    Fail("the machine {} is running; stop it first, or use --all", options.name);
-  }
-  StopIfRunning(entry, options.force);
-  RemoveMachine(&store, entry, options.all);
-  return 0;
-}
+int PruneMachines(const Options& options) { return ForEachName(options, PruneOne); }
 
 }  // namespace smolvm::machine

@@ -10,9 +10,9 @@
 namespace smolvm::machine {
 
 int ListMachines(const Options& options);
-int StopMachine(const Options& options);
-int DeleteMachine(const Options& options);
-int PruneMachine(const Options& options);
+int StopMachines(const Options& options);
+int DeleteMachines(const Options& options);
+int PruneMachines(const Options& options);
 
 // What `list` prints.
 std::string FormatList(const std::vector<MachineEntry>& entries);

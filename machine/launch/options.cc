@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 #include "machine/image/source.h"
 #include "machine/state/store.h"
@@ -14,11 +15,14 @@
 namespace smolvm::machine {
 namespace {
 
+constexpr int kMostNames = 1 << 20;
+
 // Before CLI11 has turned them into what Options holds.
 struct RawTexts {
   std::string timeout, ready_timeout;
   std::vector<std::string> env;
   bool gpu = false;
+  std::vector<std::string> arguments;  // names, where they are no option's
   bool name_given = false;
 };
 
@@ -67,6 +71,11 @@ void AddRun(CLI::App* app, Options* options, RawTexts* raw) {
                   "how long the machine may take to start (30s; 5m when it is emulated)");
 }
 
+void CheckName(const std::string& name) {
+  if (ValidMachineName(name)) return;
+  Fail("'{}' is not a machine name: letters, digits, '.', '_' and '-', 63 at most", name);
+}
+
 bool IsHelp(std::string_view word) { return word == "--help" || word == "-h"; }
 
 CLI::App* AddVerb(CLI::App* app, Options* options, const char* verb, const char* about) {
@@ -75,21 +84,30 @@ CLI::App* AddVerb(CLI::App* app, Options* options, const char* verb, const char*
   return sub;
 }
 
+// NAME as an argument, or as --name.
+void AddName(CLI::App* app, Options* options, RawTexts* raw) {
+  app->add_option("NAME", raw->arguments, "the machine's name")
+      ->type_name("")
+      ->expected(0, kMostNames);
+  app->add_option("-n,--name", options->name, "the machine's name, instead of the argument");
+}
+
 void AddVerbs(CLI::App* app, Options* options, RawTexts* raw) {
   AddRun(AddVerb(app, options, "run", "run a command in a new machine: run [options] -- CMD ..."),
          options, raw);
   CLI::App* exec = AddVerb(app, options, "exec",
                            "run a command in a kept machine (which is started if it is stopped)");
-  exec->add_option("-n,--name", options->name, "the machine's name")->required();
+  AddName(exec, options, raw);
   AddCommandOptions(exec, options, raw);
-  AddVerb(app, options, "list", "the machines of this user")
-      ->add_flag("--json", options->json, "as JSON");
-  CLI::App* stop = AddVerb(app, options, "stop", "power a machine off");
-  CLI::App* remove = AddVerb(app, options, "delete", "remove a machine and its files");
+  CLI::App* list = AddVerb(app, options, "list", "the machines of this user, or those named");
+  AddName(list, options, raw);
+  list->add_flag("--json", options->json, "as JSON");
+  CLI::App* stop = AddVerb(app, options, "stop", "power machines off; returns when they are");
+  CLI::App* remove = AddVerb(app, options, "delete", "remove machines and their files");
   CLI::App* prune =
-      AddVerb(app, options, "prune", "remove a machine; with --all its image in the cache too");
+      AddVerb(app, options, "prune", "remove machines; with --all their images in the cache too");
   for (CLI::App* sub : {stop, remove, prune}) {
-    sub->add_option("-n,--name", options->name, "the machine's name")->required();
+    AddName(sub, options, raw);
     sub->add_flag("--force", options->force, "end a running machine at once, whatever runs in it");
   }
   // A stopped machine still needs its image, so there is nothing for stop to take along.
@@ -103,14 +121,44 @@ void AddVerbs(CLI::App* app, Options* options, RawTexts* raw) {
   supervise->add_option("--lock-fd", options->lock_fd)->required();
 }
 
+std::string_view UsageOf(const std::string& verb) {
+  if (verb == "run") return "[OPTIONS] [-- CMD...]";
+  if (verb == "exec") return "[OPTIONS] NAME -- CMD...";
+  if (verb == "list") return "[OPTIONS] [NAME...]";
+  return "[OPTIONS] NAME...";
+}
+
+// CLI11 knows of neither the command after "--" nor of names that --name may stand for.
 std::string HelpOf(const CLI::App& verb) {
   std::string text = verb.help("smolvm machine");
-  const std::string_view options = "[OPTIONS]";
-  const size_t at = text.find(options);
-  const bool takes_command = verb.get_name() == "run" || verb.get_name() == "exec";
-  if (takes_command && at != std::string::npos)
-    text.insert(at + options.size(), verb.get_name() == "run" ? " [-- CMD...]" : " -- CMD...");
-  return text;
+  const size_t at = text.find("[OPTIONS]");
+  if (at == std::string::npos) return text;
+  return text.replace(at, text.find('\n', at) - at, UsageOf(verb.get_name()));
+}
+
+// One way of naming machines, each once, in the order given.
+void TakeNames(Options* options, const RawTexts& raw) {
+  if (options->verb == "run" || options->verb == "supervise") return;
+  std::vector<std::string> given = raw.arguments;
+  if (raw.name_given && !given.empty()) {
+    Fail("{} takes a machine's name as an argument ('{}') or with --name ('{}'), not both",
+         options->verb, given.front(), options->name);
+  }
+  if (raw.name_given) given = {std::exchange(options->name, "")};
+  if (options->verb == "exec" && given.size() > 1) {
+    Fail("exec takes one machine's name, and not '{}' too; a command goes after '--'", given[1]);
+  }
+  for (std::string& name : given) {
+    CheckName(name);
+    if (std::find(options->names.begin(), options->names.end(), name) == options->names.end())
+      options->names.push_back(std::move(name));
+  }
+  if (options->names.empty() && options->verb != "list") {
+    Fail(
+        "{} needs a machine's name, as an argument or with --name; 'smolvm machine list' shows "
+        "them",
+        options->verb);
+  }
 }
 
 void Check(const Options& options, const RawTexts& raw) {
@@ -118,9 +166,7 @@ void Check(const Options& options, const RawTexts& raw) {
     Fail(
         "--gpu is Vulkan graphics, a different feature, which is not offered here; --cuda is CUDA");
   }
-  if (raw.name_given && !ValidMachineName(options.name)) {
-    Fail("'{}' is not a machine name: letters, digits, '.', '_' and '-', 63 at most", options.name);
-  }
+  if (raw.name_given && options.verb == "run") CheckName(options.name);
   if (!options.workdir.empty() && options.workdir[0] != '/') {
     Fail("--workdir {}: it must be an absolute path in the machine", options.workdir);
   }
@@ -212,6 +258,7 @@ Options ParseOptions(int argc, const char* const* argv) {
   if (!raw.ready_timeout.empty()) {
     options.ready_timeout_s = std::max<uint64_t>(1, ParseDuration(raw.ready_timeout) / 1000);
   }
+  TakeNames(&options, raw);
   Check(options, raw);
   return options;
 }

@@ -23,8 +23,9 @@ struct Options {
   bool interactive = false, tty = false;
   uint64_t timeout_ms = 0;  // 0: none
   std::vector<std::string> command;
-  // all but list
-  std::string name;
+  std::string name;  // run: the new machine's; "": one is made up
+  // exec (one), stop, delete, prune (one or more), list (any number): as arguments or by --name
+  std::vector<std::string> names;
   // list, stop, delete, prune
   bool json = false, force = false, cascade = false, all = false;
   // supervise (not for users)

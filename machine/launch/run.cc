@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <optional>
 #include <thread>
 
 #include "machine/guest/cuda_host.h"
@@ -34,6 +36,9 @@ constexpr uint32_t kLeastMemoryMib = 128;
 constexpr uint32_t kMostCpus = 64;
 constexpr uint32_t kAgentPort = 7001;
 constexpr uint32_t kCudaPort = 7000;
+// How long a machine may be between running and stopped, and how often that is looked at.
+constexpr std::chrono::seconds kUndecidedLimit{120};
+constexpr useconds_t kAskAgainUs = 10000;
 
 uint32_t ChooseMemory(const Options& options) {
   const uint64_t total = AskHostMemory().total_mib;
@@ -168,9 +173,10 @@ int StatusOf(const ExitReport& report) {
   return kOwnError;
 }
 
-int RunCommandIn(MachineLink* link, const Options& options, const ExecRequest& request) {
+int RunCommandIn(MachineLink* link, UniqueFd agent, const Options& options,
+                 const ExecRequest& request) {
   const SessionEnd end =
-      RunSession(link->OpenExec(), request, options.timeout_ms, [link] { link->SayNotes(); });
+      RunSession(std::move(agent), request, options.timeout_ms, [link] { link->SayNotes(); });
   link->SayNotes();
   if (end.timed_out) {
     Say(fmt::format("the command was ended after its time ({} s)", options.timeout_ms / 1000.0));
@@ -187,10 +193,15 @@ int RunCommandIn(MachineLink* link, const Options& options, const ExecRequest& r
 // Whatever happened, nothing of an ephemeral machine stays, even if its supervisor was killed.
 class EndOfMachine {
  public:
-  EndOfMachine(MachineStore* store, MachineLink* link) : store_(store), link_(link) {}
+  EndOfMachine(MachineStore* store, const MachineRecord& record, MachineLink* link)
+      : store_(store), name_(record.ephemeral ? record.name : ""), link_(link) {}
   ~EndOfMachine() {
     try {
-      if (!released_) link_->Stop(InterruptCount() > 1);
+      if (!released_) {
+        link_->Stop(InterruptCount() > 1);
+        // Only when the supervisor was killed is anything of it left.
+        if (!name_.empty()) LockStopped(store_, name_);
+      }
       store_->Reap();
     } catch (const std::exception& error) {
       Say(error.what());
@@ -203,9 +214,47 @@ class EndOfMachine {
 
  private:
   MachineStore* store_;
+  const std::string name_;  // of an ephemeral machine
   MachineLink* link_;
   bool released_ = false;
 };
+
+[[noreturn]] void StoppedTooSoon(const std::string& name) {
+  Fail("the machine {} was stopped before it was ready", name);
+}
+
+// Starts a kept machine again.
+MachineLink StartAgain(MachineStore* store, MachineRecord record, UniqueFd lock) {
+  if (access(record.image_file.c_str(), R_OK) != 0) {
+    Fail("the image of {} is no longer in the cache ({}): the machine cannot be started",
+         record.name, record.image_file);
+  }
+  record.command.clear();  // it was for the first start
+  store->Write(record);
+  std::fputs(fmt::format("Starting machine ({})...\n", record.name).c_str(), stderr);
+  SayWhatItRunsOn(record, AskHost());
+  MachineLink link = MachineLink::Start(*store, record, std::move(lock));
+  EndOfMachine end(store, record, &link);
+  if (!link.WaitReady(record.ready_timeout_s)) StoppedTooSoon(record.name);
+  end.Release();
+  return link;
+}
+
+// A connection to a machine that is ready. Nothing while somebody else starts or stops it: ask
+// again.
+std::optional<MachineLink> Enter(MachineStore* store, const std::string& name) {
+  MachineRecord record = store->Get(name).record;
+  if (store->Locked(name)) {
+    std::optional<MachineLink> link = MachineLink::Connect(store->FolderOf(name), name);
+    if (link && !link->WaitReady(record.ready_timeout_s)) link.reset();
+    return link;
+  }
+  // Before the lock is taken: it may have to be fetched.
+  record.kernel = EnsureKernel(CacheFolder()).folder;
+  UniqueFd lock = store->Lock(name);
+  if (!lock.valid()) return std::nullopt;
+  return StartAgain(store, std::move(record), std::move(lock));
+}
 
 }  // namespace
 
@@ -226,19 +275,26 @@ int RunMachine(const Options& options) {
       stderr);
   SayWhatItRunsOn(record, host);
   MachineLink link = MachineLink::Start(store, record, std::move(lock));
-  EndOfMachine end(&store, &link);
+  EndOfMachine end(&store, record, &link);
+  bool ready = false;
   try {
-    link.WaitReady(record.ready_timeout_s);
+    ready = link.WaitReady(record.ready_timeout_s);
   } catch (...) {
     // A kept machine that never ran is of no use to anybody.
     if (!record.ephemeral) {
       link.Stop(true);
-      store.Remove(record.name);
+      if (const UniqueFd stopped = store.Lock(record.name); stopped.valid())
+        store.Remove(record.name);
     }
     throw;
   }
-  if (!options.detach)
-    return RunCommandIn(&link, options, MakeRequest(options, record, record.command));
+  if (!ready) StoppedTooSoon(record.name);
+  if (!options.detach) {
+    UniqueFd agent = link.OpenExec();
+    if (!agent.valid()) StoppedTooSoon(record.name);
+    return RunCommandIn(&link, std::move(agent), options,
+                        MakeRequest(options, record, record.command));
+  }
   end.Release();
   Say(fmt::format("the machine {} runs", record.name));
   return 0;
@@ -247,29 +303,25 @@ int RunMachine(const Options& options) {
 int ExecInMachine(const Options& options) {
   MachineStore store(StateFolder());
   store.Reap();
-  MachineEntry entry = store.Get(options.name);
-  UniqueFd lock = store.Lock(options.name);
-  MachineRecord record = entry.record;
-  record.env = MergeEnvironment(record.env, options.env);
-  if (!lock.valid()) {
-    MachineLink link = MachineLink::Connect(entry);
-    link.WaitReady(record.ready_timeout_s);
-    return RunCommandIn(&link, options, MakeRequest(options, record, options.command));
+  const std::string name = options.names.front();
+  Progress progress("waiting for the machine " + name);
+  const auto give_up = std::chrono::steady_clock::now() + kUndecidedLimit;
+  while (true) {
+    std::optional<MachineLink> link = Enter(&store, name);
+    UniqueFd agent = link ? link->OpenExec() : UniqueFd();
+    if (agent.valid()) {
+      MachineRecord record = store.Get(name).record;
+      record.env = MergeEnvironment(record.env, options.env);
+      return RunCommandIn(&*link, std::move(agent), options,
+                          MakeRequest(options, record, options.command));
+    }
+    CheckInterrupt();
+    if (std::chrono::steady_clock::now() > give_up) {
+      Fail("the machine {} is neither running nor stopped: its supervisor does not answer", name);
+    }
+    usleep(kAskAgainUs);
+    progress.Tick();
   }
-  if (access(entry.record.image_file.c_str(), R_OK) != 0) {
-    Fail("the image of {} is no longer in the cache ({}): the machine cannot be started",
-         options.name, entry.record.image_file);
-  }
-  entry.record.kernel = EnsureKernel(CacheFolder()).folder;
-  entry.record.command.clear();  // it was for the first start
-  store.Write(entry.record);
-  std::fputs(fmt::format("Starting machine ({})...\n", options.name).c_str(), stderr);
-  SayWhatItRunsOn(entry.record, AskHost());
-  MachineLink link = MachineLink::Start(store, entry.record, std::move(lock));
-  EndOfMachine end(&store, &link);
-  link.WaitReady(entry.record.ready_timeout_s);
-  end.Release();
-  return RunCommandIn(&link, options, MakeRequest(options, record, options.command));
 }
 
 }  // namespace smolvm::machine

@@ -1,5 +1,6 @@
 #include "machine/supervise/helpers.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -94,7 +95,14 @@ void Helpers::StartQemu() {
   options.cpus = record_.cpus;
   options.cid = cid_;
   options.net = record_.net;
-  Start(kQemu, QemuCommand(options));
+  fcntl(lock_, F_SETFD, 0);  // for this child alone
+  try {
+    Start(kQemu, QemuCommand(options));
+  } catch (...) {
+    fcntl(lock_, F_SETFD, FD_CLOEXEC);
+    throw;
+  }
+  fcntl(lock_, F_SETFD, FD_CLOEXEC);
 }
 
 bool Helpers::ReadyForQemu() const {
@@ -139,8 +147,8 @@ void Helpers::StopAll() {
   // QEMU has nothing to say goodbye to; the others may have files of their own to take away.
   for (const Helper& helper : helpers_) kill(helper.pid, helper.name == kQemu ? SIGKILL : SIGTERM);
   for (int waited = 0; !helpers_.empty(); waited += 10) {
-    while (Collect()) {
-    }
+    std::erase_if(helpers_,
+                  [](const Helper& helper) { return waitpid(helper.pid, nullptr, WNOHANG) != 0; });
     if (waited == kStopGraceMs) {
       for (const Helper& helper : helpers_) kill(helper.pid, SIGKILL);
     }

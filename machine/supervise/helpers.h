@@ -26,9 +26,11 @@ inline constexpr char kOutputLog[] = "output.log";
 
 class Helpers {
  public:
+  // `lock`: the machine's. QEMU holds it too, so that a machine whose supervisor was killed does
+  // not count as stopped while its disk may still be written.
   Helpers(const MachineRecord& record, std::filesystem::path folder, HostAbilities host,
-          unsigned cid)
-      : record_(record), folder_(std::move(folder)), host_(host), cid_(cid) {}
+          unsigned cid, int lock)
+      : record_(record), folder_(std::move(folder)), host_(host), cid_(cid), lock_(lock) {}
   ~Helpers() { StopAll(); }
 
   void StartCudaDaemon();
@@ -67,6 +69,7 @@ class Helpers {
   const std::filesystem::path folder_;
   const HostAbilities host_;
   const unsigned cid_;
+  const int lock_;
   std::vector<Helper> helpers_;
 };
 

@@ -5,10 +5,14 @@
 //                        {"op": "release"}  the owner goes, the machine stays
 //                        {"op": "stop"}     power off in order
 //                        {"op": "kill"}     end at once
-//   from the supervisor  {"event": "ready"}, {"event": "exec"} with a descriptor,
+//   from the supervisor  {"event": "starting"}, {"event": "ready"} or {"event": "stopping"}: what
+//   the
+//                        machine is doing, at once to each new client and at each change,
+//                        {"event": "exec"} with a descriptor,
 //                        {"event": "note", "message": ...}, {"event": "failed", "message": ...},
 //                        {"event": "ended", "message": ...}
-// The socket closes when everything of the machine is gone.
+// The socket closes when everything of the machine is gone and its lock is free; earlier when the
+// supervisor was killed.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "machine/guest/initramfs.h"
 #include "machine/share/server.h"
 #include "machine/state/record.h"
+#include "machine/state/store.h"
 #include "machine/supervise/agent_link.h"
 #include "machine/supervise/cuda_watch.h"
 #include "machine/supervise/detached.h"
@@ -41,6 +43,8 @@ constexpr int kTickMs = 20;  // while something is being waited for
 constexpr int kIdleMs = 1000;
 constexpr std::chrono::seconds kPowerOffGrace{20};
 constexpr size_t kMaxClients = 256;
+// What a share's server may still do with requests of a guest that has gone.
+constexpr std::chrono::seconds kForkGrace{2};
 
 enum class Phase { kHelpers, kBooting, kRunning, kStopping, kDone };
 
@@ -64,8 +68,11 @@ UniqueFd ListenVsock(uint32_t* port) {
 
 class Supervisor {
  public:
-  Supervisor(MachineRecord record, fs::path folder, UniqueFd owner)
-      : record_(std::move(record)), folder_(std::move(folder)), host_(AskHost()) {
+  Supervisor(MachineRecord record, fs::path folder, UniqueFd owner, UniqueFd lock)
+      : record_(std::move(record)),
+        folder_(std::move(folder)),
+        host_(AskHost()),
+        lock_(std::move(lock)) {
     clients_.push_back({std::move(owner), true});
     // The kernel's vsock has one numbering for all machines of the host.
     cid_ = host_.vsock == VsockKind::kKernel ? 3 + (std::stoul(RandomHex(4), nullptr, 16) >> 2) : 3;
@@ -80,8 +87,10 @@ class Supervisor {
     }
     while (phase_ != Phase::kDone) Step();
     helpers_.reset();
-    for (const pid_t pid : share_servers_) kill(pid, SIGKILL);
+    EndForks();
     TakeAway();
+    // Whoever waits for the clients' sockets to close finds the machine stopped then.
+    lock_.reset();
   }
 
  private:
@@ -121,7 +130,7 @@ class Supervisor {
     WriteInitramfs(
         folder_ / kInitramfs, FindOwnProgram("smolvm-machine-agent", "SMOLVM_MACHINE_AGENT"),
         LoadKernel(record_.kernel), config, record_.cuda ? GuestLibraryFolder() : fs::path());
-    helpers_ = std::make_unique<Helpers>(record_, folder_, host_, cid_);
+    helpers_ = std::make_unique<Helpers>(record_, folder_, host_, cid_, lock_.get());
     if (record_.cuda) StartCuda();
     helpers_->StartVsockDevice();
     deadline_ = Clock::now() + std::chrono::seconds(record_.ready_timeout_s);
@@ -208,6 +217,7 @@ class Supervisor {
   }
 
   void OnDeath(const Helpers::Death& death) {
+    std::erase(forks_, death.pid);
     if (death.pid == detached_) {
       detached_ = -1;
       if (record_.ephemeral) Stop();
@@ -241,6 +251,7 @@ class Supervisor {
     if (record_.detached && !record_.command.empty()) {
       link_->OpenExec([this](UniqueFd fd) {
         detached_ = StartDetachedCommand(record_, std::move(fd), folder_ / kOutputLog);
+        if (detached_ > 0) forks_.push_back(detached_);
       });
     }
     Broadcast({{"event", "ready"}});
@@ -250,7 +261,7 @@ class Supervisor {
     if (index >= record_.shares.size()) return;
     const Share& share = record_.shares[index];
     const pid_t pid = fork();
-    if (pid > 0) share_servers_.push_back(pid);
+    if (pid > 0) forks_.push_back(pid);
     if (pid != 0) return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "smolvm-share");
@@ -270,8 +281,13 @@ class Supervisor {
   void AcceptClient() {
     UniqueFd fd(accept4(control_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!fd.valid() || clients_.size() >= kMaxClients) return;
-    if (phase_ == Phase::kRunning) SendMessage(fd.get(), {{"event", "ready"}});
+    SendMessage(fd.get(), {{"event", PhaseWord()}});
     clients_.push_back({std::move(fd), false});
+  }
+
+  const char* PhaseWord() const {
+    if (phase_ == Phase::kRunning) return "ready";
+    return phase_ == Phase::kHelpers || phase_ == Phase::kBooting ? "starting" : "stopping";
   }
 
   // False when the client is to be dropped.
@@ -284,11 +300,13 @@ class Supervisor {
     const std::string op = message->Text("op");
     if (op == "release") client->owner = false;
     if (op == "stop") Stop();
-    if (op == "kill") phase_ = Phase::kDone;
+    if (op == "kill") {
+      phase_ = Phase::kDone;
+      Broadcast({{"event", "stopping"}});
+    }
     if (op == "exec") {
       if (phase_ != Phase::kRunning) {
-        SendMessage(client->fd.get(),
-                    {{"event", "failed"}, {"message", "the machine is not ready"}});
+        SendMessage(client->fd.get(), {{"event", PhaseWord()}});
         return true;
       }
       // The client may be gone when the agent answers; its socket is kept by a copy.
@@ -319,6 +337,7 @@ class Supervisor {
     } else {
       phase_ = Phase::kDone;
     }
+    Broadcast({{"event", "stopping"}});
   }
 
   // At once, for a reason.
@@ -328,9 +347,22 @@ class Supervisor {
     phase_ = Phase::kDone;
   }
 
+  // Those that were forked hold the lock too. With the guest gone they end by themselves, once what
+  // it asked for is on the host.
+  void EndForks() {
+    const auto give_up = Clock::now() + kForkGrace;
+    const auto collect = [this] {
+      std::erase_if(forks_, [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
+      return forks_.empty();
+    };
+    while (!collect() && Clock::now() < give_up) usleep(5000);
+    for (const pid_t pid : forks_) kill(pid, SIGKILL);
+    for (const pid_t pid : forks_) waitpid(pid, nullptr, 0);
+  }
+
   void TakeAway() {
     if (record_.ephemeral) {
-      RemoveTree(folder_);
+      RemoveMachineFolder(folder_);
       return;
     }
     for (const char* name :
@@ -342,6 +374,7 @@ class Supervisor {
   MachineRecord record_;
   const fs::path folder_;
   const HostAbilities host_;
+  UniqueFd lock_;
   unsigned cid_;
   Phase phase_ = Phase::kHelpers;
   Clock::time_point deadline_;
@@ -350,7 +383,7 @@ class Supervisor {
   std::unique_ptr<AgentLink> link_;
   std::unique_ptr<Helpers> helpers_;
   std::unique_ptr<CudaWatch> cuda_;  // with --cuda, once the daemon was started
-  std::vector<pid_t> share_servers_;
+  std::vector<pid_t> forks_;         // the shares' servers and the detached command's
   pid_t detached_ = -1;
 };
 
@@ -362,13 +395,13 @@ int RunSupervisor(const SupervisorOptions& options) {
   signal(SIGPIPE, SIG_IGN);
   // A session of its own: a terminal's Ctrl-C is the launcher's to pass on.
   setsid();
-  UniqueFd owner(options.owner_fd);
+  UniqueFd owner(options.owner_fd), lock(options.lock_fd);
   try {
     const fs::path path = options.record_path;
     // Everything of the machine works in its folder, so that its processes can be told.
     if (chdir(path.parent_path().c_str()) != 0) Fail("{}: {}", path.string(), ErrnoText());
     MachineRecord record = DecodeRecord(ReadFile(path, 16 << 20));
-    Supervisor supervisor(std::move(record), path.parent_path(), std::move(owner));
+    Supervisor supervisor(std::move(record), path.parent_path(), std::move(owner), std::move(lock));
     supervisor.Run();
     return 0;
   } catch (const std::exception& error) {

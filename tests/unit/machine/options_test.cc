@@ -106,6 +106,44 @@ TEST(OptionsTest, WrongOnesAreRefusedInOneLine) {
   EXPECT_NE(WhyNot({}), "it was accepted");
 }
 
+TEST(OptionsTest, NamesAreArgumentsOrAnOption) {
+  const Options exec = Parse({"exec", "box", "-i", "--", "stop", "--name"});
+  EXPECT_THAT(exec.names, ElementsAre("box"));
+  EXPECT_TRUE(exec.interactive);
+  EXPECT_THAT(exec.command, ElementsAre("stop", "--name"));
+  EXPECT_THAT(Parse({"exec", "-n", "box", "--", "true"}).names, ElementsAre("box"));
+  for (const char* verb : {"stop", "delete", "prune", "list"}) {
+    EXPECT_THAT(Parse({verb, "a", "b", "a"}).names, ElementsAre("a", "b")) << verb;
+    EXPECT_THAT(Parse({verb, "--name", "a"}).names, ElementsAre("a")) << verb;
+    EXPECT_THAT(WhyNot({verb, "a", "--name", "b"}), HasSubstr("not both")) << verb;
+    EXPECT_THAT(WhyNot({verb, "a", "../b"}), HasSubstr("'../b' is not a machine name")) << verb;
+  }
+  for (const char* verb : {"stop", "delete", "prune"}) {
+    EXPECT_THAT(WhyNot({verb}), HasSubstr("as an argument or with --name")) << verb;
+  }
+  EXPECT_THAT(Parse({"list"}).names, ::testing::IsEmpty());
+  EXPECT_THAT(WhyNot({"exec", "--", "true"}), HasSubstr("as an argument or with --name"));
+  EXPECT_THAT(WhyNot({"exec", "box", "ls"}), HasSubstr("a command goes after '--'"));
+  EXPECT_THAT(WhyNot({"run", "box", "--", "ls"}), HasSubstr("box"));
+}
+
+TEST(OptionsTest, HelpShowsWhereTheNameGoes) {
+  const auto help = [](const char* verb) {
+    try {
+      Parse({verb, "--help"});
+    } catch (const ParseEnd& end) {
+      return end.text;
+    }
+    return std::string();
+  };
+  EXPECT_THAT(help("exec"), HasSubstr("smolvm machine exec [OPTIONS] NAME -- CMD...\n"));
+  EXPECT_THAT(help("run"), HasSubstr("smolvm machine run [OPTIONS] [-- CMD...]\n"));
+  EXPECT_THAT(help("list"), HasSubstr("smolvm machine list [OPTIONS] [NAME...]\n"));
+  for (const char* verb : {"stop", "delete", "prune"}) {
+    EXPECT_THAT(help(verb), HasSubstr(std::string(verb) + " [OPTIONS] NAME...\n"));
+  }
+}
+
 TEST(OptionsTest, Durations) {
   EXPECT_EQ(ParseDuration("30s"), 30000u);
   EXPECT_EQ(ParseDuration("30"), 30000u);

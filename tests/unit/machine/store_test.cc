@@ -1,7 +1,9 @@
 #include "machine/state/store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <fstream>
 
@@ -42,6 +44,49 @@ TEST_F(StoreTest, ALockMeansRunning) {
   EXPECT_EQ(record.memory_mib, 256u);
   ASSERT_EQ(record.shares.size(), 1u);
   EXPECT_TRUE(record.shares[0].read_only);
+}
+
+TEST_F(StoreTest, LookingIsInNobodysWay) {
+  store_.Create(Record("one", false));
+  // What another process's look does while it lasts.
+  const UniqueFd look(open((store_.FolderOf("one") / "lock").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(flock(look.get(), LOCK_SH | LOCK_NB), 0);
+  EXPECT_FALSE(store_.Locked("one"));
+  EXPECT_FALSE(store_.Get("one").running);
+}
+
+TEST_F(StoreTest, AMachineThatIsGoneIsNeitherLockedNorMadeAgain) {
+  UniqueFd lock = store_.Create(Record("one", false));
+  store_.Remove("one");
+  EXPECT_FALSE(store_.Locked("one"));
+  EXPECT_FALSE(store_.Lock("one").valid());
+  EXPECT_FALSE(std::filesystem::exists(store_.FolderOf("one")));
+  // Its name is free while the old one's lock is still held.
+  const UniqueFd next = store_.Create(Record("one", false));
+  lock.reset();
+  EXPECT_TRUE(store_.Locked("one"));
+}
+
+TEST_F(StoreTest, WhatARemovalLeftIsReaped) {
+  const std::filesystem::path left = store_.FolderOf(".gone-one-0123abcd");
+  std::filesystem::create_directories(left / "deeper");
+  store_.Reap();
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+TEST_F(StoreTest, AnUnknownNameIsToldTheKnownOnes) {
+  const auto why = [this] {
+    try {
+      store_.Get("nobody");
+    } catch (const Failure& failure) {
+      return std::string(failure.what());
+    }
+    return std::string("it was found");
+  };
+  EXPECT_EQ(why(), "there is no machine named 'nobody', nor any other");
+  store_.Create(Record("two", false));
+  store_.Create(Record("one", false));
+  EXPECT_EQ(why(), "there is no machine named 'nobody'; there are: one, two");
 }
 
 TEST_F(StoreTest, NamesAreTakenOnce) {
