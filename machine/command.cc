@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <new>
 
+#include "machine/launch/accelerator.h"
 #include "machine/launch/manage.h"
 #include "machine/launch/options.h"
 #include "machine/launch/run.h"
@@ -21,6 +22,7 @@ int Dispatch(const Options& options) {
   CatchInterrupts();
   if (options.verb == "run") return RunMachine(options);
   if (options.verb == "exec") return ExecInMachine(options);
+  if (options.verb == "accelerator") return ShowAccelerator(options);
   if (options.verb == "list") return ListMachines(options);
   if (options.verb == "stop") return StopMachines(options);
   if (options.verb == "delete") return DeleteMachines(options);

@@ -3,6 +3,8 @@
 // It brings the machine up, tells the launcher that it is ready, runs the commands it is asked to
 // run and powers the machine off when told to, or when the launcher is gone.
 //
+// With the argument `trial` it says one word and ends the machine (machine/guest/trial.h).
+//
 // For tests on the host: `smolvm-machine-agent --connect PATH --secret S` only serves commands.
 #include <signal.h>
 #include <sys/mount.h>
@@ -15,6 +17,7 @@
 #include "machine/agent/boot.h"
 #include "machine/agent/control.h"
 #include "machine/agent/share.h"
+#include "machine/guest/trial.h"
 #include "machine/util/failure.h"
 
 namespace smolvm::agent {
@@ -68,6 +71,12 @@ void BringUp(const GuestConfig& config, ControlOptions* options) {
   PowerOff();
 }
 
+[[noreturn]] void RunTrial() {
+  std::printf("%s\n", machine::kTrialWord);
+  std::fflush(stdout);
+  PowerOff();
+}
+
 int RunForTests(int argc, char** argv) {
   ControlOptions options;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -90,6 +99,7 @@ int RunForTests(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
-  if (getpid() == 1) smolvm::agent::RunAsInit();
+  const bool trial = argc > 1 && std::string_view(argv[1]) == smolvm::machine::kTrialArgument;
+  if (getpid() == 1) trial ? smolvm::agent::RunTrial() : smolvm::agent::RunAsInit();
   return smolvm::agent::RunForTests(argc, argv);
 }

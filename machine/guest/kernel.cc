@@ -170,13 +170,20 @@ std::string KernelPackageFrom(std::string_view text) {
   return {};
 }
 
+std::optional<GuestKernel> CachedKernel(const fs::path& cache) {
+  const fs::path kernels = cache / "kernels", current = kernels / "current";
+  if (!fs::exists(current)) return std::nullopt;
+  const fs::path folder = kernels / ReadFile(current);
+  if (!fs::exists(folder / "kernel.json")) return std::nullopt;
+  return LoadKernel(folder);
+}
+
 GuestKernel EnsureKernel(const fs::path& cache) {
   const fs::path kernels = cache / "kernels", current = kernels / "current";
   MakeFolders(kernels);
   const UniqueFd lock = LockFile(kernels / "lock", true);
   struct stat status {};
-  const bool have = stat(current.c_str(), &status) == 0 &&
-                    fs::exists(kernels / ReadFile(current) / "kernel.json");
+  const bool have = stat(current.c_str(), &status) == 0 && CachedKernel(cache);
   const char* own_package = std::getenv("SMOLVM_KERNEL_PACKAGE");
   const std::time_t look_again = status.st_mtime + std::chrono::seconds(kLookAgainAfter).count();
   if (have && own_package == nullptr && std::time(nullptr) < look_again) {

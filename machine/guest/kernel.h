@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct GuestKernel {
 // look that fails is no error while an older kernel is there). Works for an ordinary user. Throws
 // Failure.
 GuestKernel EnsureKernel(const std::filesystem::path& cache);
+
+// The one that machines would boot now, if one has been fetched.
+std::optional<GuestKernel> CachedKernel(const std::filesystem::path& cache);
 
 // The kernel in a folder of the cache. Throws Failure.
 GuestKernel LoadKernel(const std::filesystem::path& folder);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "machine/guest/trial.h"
 #include "machine/util/unique_fd.h"
 
 namespace smolvm::machine {
@@ -18,15 +19,13 @@ std::string Value(const std::string& text) {
   return out;
 }
 
-std::string KernelWords(const QemuOptions& options) {
-  std::string words =
-      "console=ttyS0 quiet panic=-1 reboot=t mitigations=off rcupdate.rcu_expedited=1";
-  // Without it a microvm under TCG hangs while it calibrates its clock.
-  if (options.host.accelerator == Accelerator::kTcg && options.host.tsc_khz != 0) {
-    words += fmt::format(" tsc_early_khz={} tsc=reliable", options.host.tsc_khz);
-  }
-  return words;
-}
+#if defined(__aarch64__)
+constexpr char kMachineType[] = "virt";
+#else
+constexpr char kMachineType[] = "microvm,acpi=on,rtc=on";
+#endif
+constexpr char kKernelWords[] =
+    "console=ttyS0 panic=-1 reboot=t mitigations=off rcupdate.rcu_expedited=1";
 
 uint32_t HostTscKhz() {
   std::ifstream info("/proc/cpuinfo");
@@ -38,6 +37,23 @@ uint32_t HostTscKhz() {
     }
   }
   return 0;
+}
+
+// Processor, memory, kernel and console: what a machine consists of before it has devices.
+std::vector<std::string> BareMachine(const std::string& type, const HostAbilities& host) {
+  std::vector<std::string> argv = {kQemuProgram,      "-M",       type,   "-nodefaults",
+                                   "-no-user-config", "-display", "none", "-no-reboot"};
+  const std::vector<std::string> accelerator = AcceleratorOptions(host);
+  argv.insert(argv.end(), accelerator.begin(), accelerator.end());
+  return argv;
+}
+
+void AddKernel(std::vector<std::string>* argv, const std::string& kernel,
+               const std::string& initramfs, const std::string& words,
+               const std::string& console_log) {
+  argv->insert(argv->end(),
+               {"-kernel", kernel, "-initrd", initramfs, "-append", words, "-chardev",
+                "file,id=console,path=" + Value(console_log), "-serial", "chardev:console"});
 }
 
 bool CanOpen(const char* path) { return UniqueFd(open(path, O_RDWR | O_CLOEXEC)).valid(); }
@@ -58,31 +74,45 @@ void AddDisk(std::vector<std::string>* argv, const std::string& id, const std::s
 
 HostAbilities AskHost() {
   HostAbilities host;
-  if (CanOpen("/dev/kvm")) host.accelerator = Accelerator::kKvm;
   if (CanOpen("/dev/vhost-vsock")) host.vsock = VsockKind::kKernel;
   host.tsc_khz = HostTscKhz();
   return host;
 }
 
+std::vector<std::string> AcceleratorOptions(const HostAbilities& host) {
+  const bool kvm = host.accelerator == Accelerator::kKvm;
+  return {"-accel", kvm ? "kvm" : "tcg,thread=multi", "-cpu", host.cpu};
+}
+
+std::string ClockWords(const HostAbilities& host) {
+  // Without it a microvm under TCG hangs while it calibrates its clock.
+  if (host.accelerator != Accelerator::kTcg || host.tsc_khz == 0) return {};
+  return fmt::format(" tsc_early_khz={} tsc=reliable", host.tsc_khz);
+}
+
+std::vector<std::string> TrialCommand(const std::string& kernel, const std::string& initramfs,
+                                      const std::string& console_log, const std::string& cpu) {
+  HostAbilities host;
+  host.accelerator = Accelerator::kKvm;
+  host.cpu = cpu;
+  std::vector<std::string> argv = BareMachine(kMachineType, host);
+  argv.insert(argv.end(), {"-name", "guest=smolvm-trial", "-smp", "2", "-m", "256M"});
+  // The kernel's first lines are the first sign of life, so they must not wait for a driver.
+  AddKernel(&argv, kernel, initramfs,
+            std::string(kKernelWords) + " earlyprintk=serial,ttyS0 -- " + kTrialArgument,
+            console_log);
+  return argv;
+}
+
 std::vector<std::string> QemuCommand(const QemuOptions& options) {
-#if defined(__aarch64__)
-  std::vector<std::string> argv = {"qemu-system-aarch64", "-M", "virt,memory-backend=mem"};
-#else
-  std::vector<std::string> argv = {"qemu-system-x86_64", "-M",
-                                   "microvm,acpi=on,rtc=on,memory-backend=mem"};
-#endif
-  const bool kvm = options.host.accelerator == Accelerator::kKvm;
-  argv.insert(argv.end(), {"-name", "guest=" + Value(options.name), "-nodefaults",
-                           "-no-user-config", "-display", "none", "-no-reboot", "-accel",
-                           kvm ? "kvm" : "tcg,thread=multi", "-cpu", kvm ? "host" : "max"});
+  std::vector<std::string> argv =
+      BareMachine(std::string(kMachineType) + ",memory-backend=mem", options.host);
   argv.insert(argv.end(),
-              {"-smp", std::to_string(options.cpus), "-m", fmt::format("{}M", options.memory_mib),
-               "-object",
+              {"-name", "guest=" + Value(options.name), "-smp", std::to_string(options.cpus), "-m",
+               fmt::format("{}M", options.memory_mib), "-object",
                fmt::format("memory-backend-memfd,id=mem,size={}M,share=on", options.memory_mib)});
-  argv.insert(argv.end(), {"-kernel", options.kernel, "-initrd", options.initramfs, "-append",
-                           KernelWords(options)});
-  argv.insert(argv.end(), {"-chardev", "file,id=console,path=" + Value(options.console_log),
-                           "-serial", "chardev:console"});
+  AddKernel(&argv, options.kernel, options.initramfs,
+            std::string(kKernelWords) + " quiet" + ClockWords(options.host), options.console_log);
   // The agent finds its disks by their serial numbers.
   AddDisk(&argv, "image", options.image_disk, true);
   if (!options.changes_disk.empty()) AddDisk(&argv, "changes", options.changes_disk, false);

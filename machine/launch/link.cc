@@ -97,6 +97,9 @@ bool MachineLink::WaitReady(uint32_t timeout_s) {
     const std::string event = message->Text("event");
     if (event == "ready") return true;
     if (event == "stopping") return false;
+    if (event == "failed" && message->json.value("kvm", false)) {
+      throw KvmFailure(message->Text("message"));
+    }
     if (event == "failed" || event == "ended") Fail("{}", message->Text("message"));
     if (event == "note") Say(message->Text("message"));
   }

@@ -10,9 +10,16 @@
 #include <string>
 
 #include "machine/state/store.h"
+#include "machine/util/failure.h"
 #include "machine/util/unique_fd.h"
 
 namespace smolvm::machine {
+
+// A machine that did not become ready, for KVM failed it: under TCG it may.
+class KvmFailure : public Failure {
+ public:
+  using Failure::Failure;
+};
 
 class MachineLink {
  public:

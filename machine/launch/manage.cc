@@ -125,6 +125,7 @@ std::string FormatListJson(const std::vector<MachineEntry>& entries) {
                     {"cpus", record.cpus},
                     {"cuda", record.cuda},
                     {"cuda_state", CudaOf(entry)},
+                    {"accelerator", record.runs_on},
                     {"net", record.net},
                     {"created", UtcTime(record.created)},
                     {"folder", entry.folder.string()}});

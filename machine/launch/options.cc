@@ -67,6 +67,10 @@ void AddRun(CLI::App* app, Options* options, RawTexts* raw) {
   app->add_option("-n,--name", options->name, "the machine's name");
   app->add_flag("-d,--detach", options->detach,
                 "leave the machine running; with --name it is kept");
+  app->add_option(
+      "--accelerator", options->accelerator,
+      "kvm, tcg (emulation, slow), or auto: KVM where it was seen to boot the machine's "
+      "kernel ($SMOLVM_ACCELERATOR, else auto)");
   app->add_option("--ready-timeout", raw->ready_timeout,
                   "how long the machine may take to start (30s; 5m when it is emulated)");
 }
@@ -102,6 +106,10 @@ void AddVerbs(CLI::App* app, Options* options, RawTexts* raw) {
   CLI::App* list = AddVerb(app, options, "list", "the machines of this user, or those named");
   AddName(list, options, raw);
   list->add_flag("--json", options->json, "as JSON");
+  CLI::App* accelerator =
+      AddVerb(app, options, "accelerator", "what machines run on here, and why");
+  accelerator->add_flag("--json", options->json, "as JSON");
+  accelerator->add_flag("--retry", options->retry, "try KVM, whatever came of it before");
   CLI::App* stop = AddVerb(app, options, "stop", "power machines off; returns when they are");
   CLI::App* remove = AddVerb(app, options, "delete", "remove machines and their files");
   CLI::App* prune =
@@ -122,6 +130,7 @@ void AddVerbs(CLI::App* app, Options* options, RawTexts* raw) {
 }
 
 std::string_view UsageOf(const std::string& verb) {
+  if (verb == "accelerator") return "[OPTIONS]";
   if (verb == "run") return "[OPTIONS] [-- CMD...]";
   if (verb == "exec") return "[OPTIONS] NAME -- CMD...";
   if (verb == "list") return "[OPTIONS] [NAME...]";
@@ -138,7 +147,8 @@ std::string HelpOf(const CLI::App& verb) {
 
 // One way of naming machines, each once, in the order given.
 void TakeNames(Options* options, const RawTexts& raw) {
-  if (options->verb == "run" || options->verb == "supervise") return;
+  if (options->verb == "run" || options->verb == "supervise" || options->verb == "accelerator")
+    return;
   std::vector<std::string> given = raw.arguments;
   if (raw.name_given && !given.empty()) {
     Fail("{} takes a machine's name as an argument ('{}') or with --name ('{}'), not both",

@@ -9,13 +9,14 @@
 namespace smolvm::machine {
 
 struct Options {
-  std::string verb;  // run, exec, list, stop, delete, prune, supervise
+  std::string verb;  // run, exec, list, stop, delete, prune, accelerator, supervise
   // run
   std::string image;  // "": the default image
   bool cuda = false, net = false, detach = false;
   std::optional<uint32_t> memory_mib;
   uint32_t cpus = 0;             // 0: the default
   uint32_t ready_timeout_s = 0;  // 0: the default
+  std::string accelerator;       // auto, kvm or tcg; "": $SMOLVM_ACCELERATOR
   std::vector<std::string> volumes;
   // run and exec
   std::vector<std::string> env;  // KEY=VALUE
@@ -26,8 +27,8 @@ struct Options {
   std::string name;  // run: the new machine's; "": one is made up
   // exec (one), stop, delete, prune (one or more), list (any number): as arguments or by --name
   std::vector<std::string> names;
-  // list, stop, delete, prune
-  bool json = false, force = false, cascade = false, all = false;
+  // list, accelerator, stop, delete, prune
+  bool json = false, retry = false, force = false, cascade = false, all = false;
   // supervise (not for users)
   std::string record;
   int owner_fd = -1, lock_fd = -1;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "machine/guest/accelerator.h"
 #include "machine/guest/cuda_host.h"
 #include "machine/guest/kernel.h"
 #include "machine/guest/qemu.h"
@@ -53,24 +54,47 @@ uint32_t ChooseMemory(const Options& options) {
   return wanted;
 }
 
-uint32_t ChooseCpus(const Options& options, const HostAbilities& host) {
+void CheckCpus(const Options& options) {
   if (options.cpus > kMostCpus) Fail("--cpus {}: {} at most", options.cpus, kMostCpus);
-  if (options.cpus > 0) return options.cpus;
+}
+
+uint32_t ChooseCpus(const MachineRecord& record) {
+  if (record.asked_cpus > 0) return record.asked_cpus;
   // An emulated processor takes a whole real one, and a second gains little.
-  if (host.accelerator == Accelerator::kTcg) return 1;
+  if (record.runs_on == NameOf(Accelerator::kTcg)) return 1;
   return std::clamp(std::thread::hardware_concurrency(), 1u, 4u);
 }
 
-void SayWhatItRunsOn(const MachineRecord& record, const HostAbilities& host) {
-  if (host.accelerator == Accelerator::kKvm) {
+void SayWhatItRunsOn(const MachineRecord& record, const std::string& why_not_kvm) {
+  if (record.runs_on == NameOf(Accelerator::kKvm)) {
     Say("the machine runs on KVM");
   } else {
-    Say(fmt::format("no KVM here (/dev/kvm {}): the machine is emulated, and slow",
-                    access("/dev/kvm", F_OK) == 0 ? "cannot be opened by this user" : "is absent"));
+    Say(fmt::format("the machine is emulated, and slow: {}", why_not_kvm));
   }
   if (record.cuda && !HostHasCudaDriver()) {
     Say("no NVIDIA driver here: --cuda uses the CPU emulation device, not a GPU");
   }
+}
+
+void RunOn(const AcceleratorChoice& choice, MachineRecord* record) {
+  record->runs_on = NameOf(choice.accelerator);
+  record->cpu_model = choice.cpu;
+  record->cpus = ChooseCpus(*record);
+}
+
+// At each start, for the host may have changed. Returns why it is not KVM.
+std::string ChooseWhatItRunsOn(MachineRecord* record) {
+  const AcceleratorChoice choice = ChooseAccelerator(
+      ChosenWish(record->accelerator), LoadKernel(record->kernel).image, CacheFolder());
+  RunOn(choice, record);
+  return choice.reason;
+}
+
+// Of a machine that KVM failed; throws the failure again where KVM was asked for.
+void RunEmulated(const KvmFailure& failure, MachineRecord* record) {
+  if (ChosenWish(record->accelerator) == AcceleratorWish::kKvm) throw failure;
+  RunOn({}, record);
+  Say(fmt::format("KVM failed the machine, which is now emulated, and slow: {}", failure.what()));
 }
 
 std::string CudaEndpoint(const MachineRecord& record) {
@@ -92,14 +116,16 @@ MachineRecord DescribeMachine(const Options& options, const HostAbilities& host,
   record.created = std::time(nullptr);
   record.detached = options.detach;
   record.ephemeral = !(options.detach && !options.name.empty());
+  ChosenWish(options.accelerator);  // must be one
+  record.accelerator = options.accelerator;
   record.image = options.image.empty() ? kDefaultImage : options.image;
   record.memory_mib = ChooseMemory(options);
-  record.cpus = ChooseCpus(options, host);
+  CheckCpus(options);
+  record.asked_cpus = options.cpus;
   record.net = options.net;
   record.cuda = options.cuda;
   record.shares = ParseMounts(options.volumes);
-  record.ready_timeout_s =
-      options.ready_timeout_s > 0 ? options.ready_timeout_s : DefaultReadyTimeout(host);
+  record.ready_timeout_s = options.ready_timeout_s;
   record.agent_port = kAgentPort;
   // The kernel's vsock has one set of ports for all machines of a host.
   record.cuda_port = host.vsock == VsockKind::kKernel
@@ -223,21 +249,34 @@ class EndOfMachine {
   Fail("the machine {} was stopped before it was ready", name);
 }
 
+// Waits until a machine that we start again is ready, and leaves it to itself.
+MachineLink StartAgain(MachineStore* store, const MachineRecord& record, UniqueFd lock) {
+  store->Write(record);
+  MachineLink link = MachineLink::Start(*store, record, std::move(lock));
+  EndOfMachine end(store, record, &link);
+  if (!link.WaitReady(ReadyTimeout(record))) StoppedTooSoon(record.name);
+  end.Release();
+  return link;
+}
+
 // Starts a kept machine again.
-MachineLink StartAgain(MachineStore* store, MachineRecord record, UniqueFd lock) {
+MachineLink StartKept(MachineStore* store, MachineRecord record, const std::string& why_not_kvm,
+                      UniqueFd lock) {
   if (access(record.image_file.c_str(), R_OK) != 0) {
     Fail("the image of {} is no longer in the cache ({}): the machine cannot be started",
          record.name, record.image_file);
   }
   record.command.clear();  // it was for the first start
-  store->Write(record);
   std::fputs(fmt::format("Starting machine ({})...\n", record.name).c_str(), stderr);
-  SayWhatItRunsOn(record, AskHost());
-  MachineLink link = MachineLink::Start(*store, record, std::move(lock));
-  EndOfMachine end(store, record, &link);
-  if (!link.WaitReady(record.ready_timeout_s)) StoppedTooSoon(record.name);
-  end.Release();
-  return link;
+  SayWhatItRunsOn(record, why_not_kvm);
+  try {
+    return StartAgain(store, record, std::move(lock));
+  } catch (const KvmFailure& failure) {
+    RunEmulated(failure, &record);
+  }
+  lock = LockStopped(store, record.name);
+  if (!lock.valid()) Fail("the machine {} was removed", record.name);
+  return StartAgain(store, record, std::move(lock));
 }
 
 // A connection to a machine that is ready. Nothing while somebody else starts or stops it: ask
@@ -246,45 +285,32 @@ std::optional<MachineLink> Enter(MachineStore* store, const std::string& name) {
   MachineRecord record = store->Get(name).record;
   if (store->Locked(name)) {
     std::optional<MachineLink> link = MachineLink::Connect(store->FolderOf(name), name);
-    if (link && !link->WaitReady(record.ready_timeout_s)) link.reset();
+    if (link && !link->WaitReady(ReadyTimeout(record))) link.reset();
     return link;
   }
-  // Before the lock is taken: it may have to be fetched.
+  // Before the lock is taken: it may have to be fetched, and tried.
   record.kernel = EnsureKernel(CacheFolder()).folder;
+  const std::string why_not_kvm = ChooseWhatItRunsOn(&record);
   UniqueFd lock = store->Lock(name);
   if (!lock.valid()) return std::nullopt;
-  return StartAgain(store, std::move(record), std::move(lock));
+  return StartKept(store, std::move(record), why_not_kvm, std::move(lock));
 }
 
-}  // namespace
-
-int RunMachine(const Options& options) {
-  MachineStore store(StateFolder());
-  store.Reap();
-  const HostAbilities host = AskHost();
-  MachineRecord record =
-      DescribeMachine(options, host, options.name.empty() ? NewMachineName() : options.name);
-  CheckPrograms(record, host);
-  if (store.Find(record.name)) Fail("there is a machine named '{}' already", record.name);
-  TakeImage(options, &record);
-  UniqueFd lock = store.Create(record);
-  if (!record.ephemeral) MakeChangesDisk(store, record.name);
-  std::fputs(
-      fmt::format("Starting {}machine ({})...\n", record.ephemeral ? "ephemeral " : "", record.name)
-          .c_str(),
-      stderr);
-  SayWhatItRunsOn(record, host);
-  MachineLink link = MachineLink::Start(store, record, std::move(lock));
-  EndOfMachine end(&store, record, &link);
+// A new machine, from its folder to the end of its command, or until it is left to itself.
+int StartAndRun(MachineStore* store, const Options& options, const MachineRecord& record) {
+  UniqueFd lock = store->Create(record);
+  if (!record.ephemeral) MakeChangesDisk(*store, record.name);
+  MachineLink link = MachineLink::Start(*store, record, std::move(lock));
+  EndOfMachine end(store, record, &link);
   bool ready = false;
   try {
-    ready = link.WaitReady(record.ready_timeout_s);
+    ready = link.WaitReady(ReadyTimeout(record));
   } catch (...) {
     // A kept machine that never ran is of no use to anybody.
     if (!record.ephemeral) {
       link.Stop(true);
-      if (const UniqueFd stopped = store.Lock(record.name); stopped.valid())
-        store.Remove(record.name);
+      if (const UniqueFd stopped = store->Lock(record.name); stopped.valid())
+        store->Remove(record.name);
     }
     throw;
   }
@@ -298,6 +324,31 @@ int RunMachine(const Options& options) {
   end.Release();
   Say(fmt::format("the machine {} runs", record.name));
   return 0;
+}
+
+}  // namespace
+
+int RunMachine(const Options& options) {
+  MachineStore store(StateFolder());
+  store.Reap();
+  const HostAbilities host = AskHost();
+  MachineRecord record =
+      DescribeMachine(options, host, options.name.empty() ? NewMachineName() : options.name);
+  CheckPrograms(record, host);
+  if (store.Find(record.name)) Fail("there is a machine named '{}' already", record.name);
+  TakeImage(options, &record);
+  const std::string why_not_kvm = ChooseWhatItRunsOn(&record);
+  std::fputs(
+      fmt::format("Starting {}machine ({})...\n", record.ephemeral ? "ephemeral " : "", record.name)
+          .c_str(),
+      stderr);
+  SayWhatItRunsOn(record, why_not_kvm);
+  try {
+    return StartAndRun(&store, options, record);
+  } catch (const KvmFailure& failure) {
+    RunEmulated(failure, &record);
+  }
+  return StartAndRun(&store, options, record);
 }
 
 int ExecInMachine(const Options& options) {

@@ -24,6 +24,10 @@ struct MachineRecord {
   std::string kernel;      // vmlinuz, in the cache
   uint32_t memory_mib = 0;
   uint32_t cpus = 1;
+  uint32_t asked_cpus = 0;        // 0: as many as go with what it runs on
+  std::string accelerator;        // --accelerator; "": not given
+  std::string runs_on = "tcg";    // kvm or tcg, chosen at each start
+  std::string cpu_model = "max";  // QEMU's -cpu, chosen with it
   bool net = false;
   bool cuda = false;
   std::vector<Share> shares;
@@ -31,7 +35,7 @@ struct MachineRecord {
   std::string workdir;
   std::string user;
   std::vector<std::string> command;  // a detached machine's
-  uint32_t ready_timeout_s = 0;
+  uint32_t ready_timeout_s = 0;      // 0: as long as goes with what it runs on
   uint32_t agent_port = 0;
   uint32_t cuda_port = 0;
 };

@@ -23,6 +23,8 @@ constexpr char kDevice[] = "vsock-device";
 constexpr char kDaemon[] = "cuda-daemon";
 constexpr int kStopGraceMs = 2000;
 constexpr size_t kLogTail = 4096;
+// QEMU prints the registers of each processor after the line that says why it stopped.
+constexpr size_t kQemuLogTail = 256 << 10;
 constexpr unsigned kCudaGuestPort = 7000;
 
 std::string LastLine(std::string text) {
@@ -136,6 +138,10 @@ std::optional<Helpers::Death> Helpers::Collect() {
   death.message = fmt::format("{} {}{}{}", what, how, line.empty() ? "" : ": ", line);
   helpers_.erase(found);
   return death;
+}
+
+std::string Helpers::QemuLog() const {
+  return FileTail(folder_ / (std::string(kQemu) + ".log"), kQemuLogTail);
 }
 
 bool Helpers::QemuRuns() const {

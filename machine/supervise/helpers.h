@@ -54,6 +54,8 @@ class Helpers {
   std::optional<Death> Collect();
   void StopAll();
   bool QemuRuns() const;
+  // The end of what QEMU said.
+  std::string QemuLog() const;
 
  private:
   struct Helper {

@@ -9,7 +9,8 @@
 //   the
 //                        machine is doing, at once to each new client and at each change,
 //                        {"event": "exec"} with a descriptor,
-//                        {"event": "note", "message": ...}, {"event": "failed", "message": ...},
+//                        {"event": "note", "message": ...}, {"event": "failed", "message": ...}
+//                        with "kvm": true when KVM is to blame,
 //                        {"event": "ended", "message": ...}
 // The socket closes when everything of the machine is gone and its lock is free; earlier when the
 // supervisor was killed.

@@ -5,11 +5,15 @@
 #include <cstdio>
 #include <fstream>
 
+#include "machine/guest/qemu.h"
+
 namespace smolvm::machine {
 namespace {
 
 constexpr uint32_t kReadySeconds = 30;
 constexpr uint32_t kEmulatedFactor = 10;
+
+bool IsEmulated(const MachineRecord& record) { return record.runs_on != NameOf(Accelerator::kKvm); }
 
 // The last line that says something, without control characters.
 std::string LastWords(const std::string& console) {
@@ -27,8 +31,9 @@ std::string LastWords(const std::string& console) {
 
 }  // namespace
 
-uint32_t DefaultReadyTimeout(const HostAbilities& host) {
-  return host.accelerator == Accelerator::kTcg ? kReadySeconds * kEmulatedFactor : kReadySeconds;
+uint32_t ReadyTimeout(const MachineRecord& record) {
+  if (record.ready_timeout_s > 0) return record.ready_timeout_s;
+  return IsEmulated(record) ? kReadySeconds * kEmulatedFactor : kReadySeconds;
 }
 
 HostMemory AskHostMemory() {
@@ -45,8 +50,7 @@ HostMemory AskHostMemory() {
   return memory;
 }
 
-std::string ExplainReadyTimeout(const MachineRecord& record, const HostAbilities& host,
-                                const std::string& console) {
+std::string ExplainReadyTimeout(const MachineRecord& record, const std::string& console) {
   const HostMemory memory = AskHostMemory();
   std::string cause;
   if (record.memory_mib > memory.available_mib) {
@@ -54,13 +58,13 @@ std::string ExplainReadyTimeout(const MachineRecord& record, const HostAbilities
         "it asks for {} MiB of memory and this host has {} MiB to give; try a "
         "smaller --mem",
         record.memory_mib, memory.available_mib);
-  } else if (host.accelerator == Accelerator::kTcg) {
-    cause = "it is emulated (no /dev/kvm) and the host may be busy; try a longer --ready-timeout";
+  } else if (IsEmulated(record)) {
+    cause = "it is emulated and the host may be busy; try a longer --ready-timeout";
   } else {
-    cause = "try a longer --ready-timeout";
+    cause = "try a longer --ready-timeout, or --accelerator tcg";
   }
   const std::string words = LastWords(console);
-  return fmt::format("the machine was not ready within {} s: {}{}", record.ready_timeout_s, cause,
+  return fmt::format("the machine was not ready within {} s: {}{}", ReadyTimeout(record), cause,
                      words.empty() ? "" : "; its console's last line: " + words);
 }
 

@@ -3,17 +3,16 @@
 #include <cstdint>
 #include <string>
 
-#include "machine/guest/qemu.h"
 #include "machine/state/record.h"
 
 namespace smolvm::machine {
 
-// How long a machine may take to become ready: 30 s, ten times that when it is emulated.
-uint32_t DefaultReadyTimeout(const HostAbilities& host);
+// How long the machine may take to become ready, in seconds: what the user said, else 30, ten times
+// that when it is emulated.
+uint32_t ReadyTimeout(const MachineRecord& record);
 
 // One line for a machine that did not become ready in time: what happened and the likely cause.
-std::string ExplainReadyTimeout(const MachineRecord& record, const HostAbilities& host,
-                                const std::string& console);
+std::string ExplainReadyTimeout(const MachineRecord& record, const std::string& console);
 
 struct HostMemory {
   uint64_t total_mib = 0;

@@ -18,7 +18,9 @@
 // <linux/vm_sockets.h> needs sockaddr first.
 #include <linux/vm_sockets.h>
 
+#include "machine/guest/accelerator.h"
 #include "machine/guest/initramfs.h"
+#include "machine/guest/trial.h"
 #include "machine/share/server.h"
 #include "machine/state/record.h"
 #include "machine/state/store.h"
@@ -66,12 +68,20 @@ UniqueFd ListenVsock(uint32_t* port) {
   return fd;
 }
 
+// The launcher chose the accelerator; the record says which.
+HostAbilities HostFor(const MachineRecord& record) {
+  HostAbilities host = AskHost();
+  if (record.runs_on == NameOf(Accelerator::kKvm)) host.accelerator = Accelerator::kKvm;
+  host.cpu = record.cpu_model;
+  return host;
+}
+
 class Supervisor {
  public:
   Supervisor(MachineRecord record, fs::path folder, UniqueFd owner, UniqueFd lock)
       : record_(std::move(record)),
         folder_(std::move(folder)),
-        host_(AskHost()),
+        host_(HostFor(record_)),
         lock_(std::move(lock)) {
     clients_.push_back({std::move(owner), true});
     // The kernel's vsock has one numbering for all machines of the host.
@@ -133,7 +143,7 @@ class Supervisor {
     helpers_ = std::make_unique<Helpers>(record_, folder_, host_, cid_, lock_.get());
     if (record_.cuda) StartCuda();
     helpers_->StartVsockDevice();
-    deadline_ = Clock::now() + std::chrono::seconds(record_.ready_timeout_s);
+    deadline_ = Clock::now() + std::chrono::seconds(ReadyTimeout(record_));
   }
 
   void StartCuda() {
@@ -198,13 +208,33 @@ class Supervisor {
     } catch (const std::exception& error) {
       return End(error.what());
     }
+    if (phase_ == Phase::kBooting || phase_ == Phase::kRunning) LookAfterKvm();
     if (phase_ == Phase::kRunning && cuda_ != nullptr) cuda_->Advance(Clock::now());
     if (Clock::now() < deadline_) return;
     if (phase_ == Phase::kHelpers || phase_ == Phase::kBooting) {
-      End(ExplainReadyTimeout(record_, host_, FileTail(folder_ / kConsoleLog, 2048)));
+      End(ExplainReadyTimeout(record_, FileTail(folder_ / kConsoleLog, 2048)));
     } else if (phase_ == Phase::kStopping) {
       phase_ = Phase::kDone;
     }
+  }
+
+  // A KVM that gives up leaves the machine paused for ever, and says so in QEMU's log alone.
+  void LookAfterKvm() {
+    if (host_.accelerator != Accelerator::kKvm) return;
+    const std::string line = KvmGaveUp(helpers_->QemuLog());
+    if (!line.empty()) EndOfKvm("QEMU stopped the machine: " + line);
+  }
+
+  // It passed its trial, or the machine would not run on it. The launcher may know what to do now.
+  void EndOfKvm(const std::string& why) {
+    if (phase_ != Phase::kBooting) return End(why);
+    try {
+      KeepFailure(LoadKernel(record_.kernel).image, CacheFolder(), why);
+    } catch (const std::exception& error) {
+      Say(error.what());
+    }
+    failed_on_kvm_ = true;
+    End(why);
   }
 
   void HandleSignals() {
@@ -230,7 +260,9 @@ class Supervisor {
     if (death.daemon && phase_ == Phase::kRunning) {
       return cuda_->OnDeath(death.message, Clock::now());
     }
-    End(death.message + ConsoleHint());
+    const std::string why = death.message + ConsoleHint();
+    if (death.qemu && host_.accelerator == Accelerator::kKvm) return EndOfKvm(why);
+    End(why);
   }
 
   // A guest whose kernel stopped says so only on its console.
@@ -343,7 +375,9 @@ class Supervisor {
   // At once, for a reason.
   void End(const std::string& why) {
     if (phase_ == Phase::kDone) return;
-    Broadcast({{"event", phase_ == Phase::kRunning ? "ended" : "failed"}, {"message", why}});
+    Broadcast({{"event", phase_ == Phase::kRunning ? "ended" : "failed"},
+               {"message", why},
+               {"kvm", failed_on_kvm_}});
     phase_ = Phase::kDone;
   }
 
@@ -377,6 +411,7 @@ class Supervisor {
   UniqueFd lock_;
   unsigned cid_;
   Phase phase_ = Phase::kHelpers;
+  bool failed_on_kvm_ = false;  // before the machine was ready
   Clock::time_point deadline_;
   UniqueFd signals_, control_;
   std::list<Client> clients_;

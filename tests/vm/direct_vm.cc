@@ -11,24 +11,13 @@
 #include <sstream>
 #include <thread>
 
+#include "machine/guest/accelerator.h"
+#include "machine/util/failure.h"
+#include "machine/util/tool.h"
+
 namespace smolvm::vsock_vm {
 
 using namespace std::chrono_literals;
-
-namespace {
-
-// A guest under TCG cannot calibrate its clock; it is told the host's frequency.
-std::string TscKhz() {
-  std::ifstream in("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(in, line)) {
-    if (line.rfind("cpu MHz", 0) != 0) continue;
-    return fmt::format("{:.0f}", std::stod(line.substr(line.find(':') + 1)) * 1000);
-  }
-  return "2000000";
-}
-
-}  // namespace
 
 std::string Output(const std::string& command) {
   std::string out;
@@ -77,9 +66,19 @@ std::string Slurp(const std::string& path) {
 }
 
 void DirectVm::SetUp() {
-  if (Output("command -v qemu-system-x86_64").empty()) GTEST_SKIP() << "no qemu-system-x86_64";
-  kernel_ = Output(SMOLVM_SOURCE_DIR "/tests/vm/fetch_kernel.sh");
-  if (kernel_.empty()) GTEST_SKIP() << "no guest kernel: neither cached nor to be had from apt";
+  if (machine::FindProgram(machine::kQemuProgram).empty())
+    GTEST_SKIP() << "no " << machine::kQemuProgram;
+  try {
+    kernel_ = machine::EnsureKernel(SMOLVM_TEST_CACHE);
+  } catch (const machine::Failure& failure) {
+    GTEST_SKIP() << failure.what();
+  }
+  setenv("SMOLVM_MACHINE_AGENT", SMOLVM_AGENT, 1);  // for a trial of KVM
+  const machine::AcceleratorChoice choice =
+      machine::ChooseAccelerator(machine::ChosenWish(), kernel_.image, SMOLVM_TEST_CACHE);
+  host_ = machine::AskHost();
+  host_.accelerator = choice.accelerator;
+  host_.cpu = choice.cpu;
   char name[] = "/tmp/vsock-vm-XXXXXX";
   ASSERT_NE(mkdtemp(name), nullptr);
   dir_ = name;
@@ -99,44 +98,43 @@ void DirectVm::MakeInitramfs(const std::string& init, const std::string& tree) {
                   "/tests/vm/make_initramfs.sh {} {} {}/initramfs virtio_ring virtio virtio_mmio "
                   "virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci vsock "
                   "vmw_vsock_virtio_transport_common vmw_vsock_virtio_transport",
-                  tree, kernel_, init, dir_);
+                  tree, kernel_.folder.string(), init, dir_);
   ASSERT_EQ(std::system(make.c_str()), 0);
 }
 
 std::vector<std::string> DirectVm::Qemu(int memory_mib) const {
-  const bool kvm = access("/dev/kvm", R_OK | W_OK) == 0;
-  std::string words = "console=ttyS0 quiet panic=-1 reboot=t mitigations=off ";
-  if (!kvm) words += fmt::format("tsc_early_khz={} tsc=reliable", TscKhz());
-  return {"qemu-system-x86_64",
-          "-accel",
-          kvm ? "kvm" : "tcg",
-          "-machine",
-          "microvm,memory-backend=mem,acpi=on",
-          "-object",
-          fmt::format("memory-backend-memfd,id=mem,size={}M,share=on", memory_mib),
-          "-m",
-          std::to_string(memory_mib),
-          "-smp",
-          "1",
-          "-nodefaults",
-          "-no-user-config",
-          "-display",
-          "none",
-          "-no-reboot",
-          "-serial",
-          "stdio",
-          "-device",
-          "isa-debug-exit,iobase=0xf4,iosize=4",
-          "-chardev",
-          "socket,id=vs,path=" + dir_ + "/vhost",
-          "-device",
-          "vhost-user-vsock-device,chardev=vs",
-          "-kernel",
-          kernel_ + "/vmlinuz",
-          "-initrd",
-          dir_ + "/initramfs",
-          "-append",
-          words};
+  std::vector<std::string> argv = {machine::kQemuProgram};
+  for (std::string& word : machine::AcceleratorOptions(host_)) argv.push_back(std::move(word));
+  const std::vector<std::string> rest = {
+      "-machine",
+      "microvm,memory-backend=mem,acpi=on",
+      "-object",
+      fmt::format("memory-backend-memfd,id=mem,size={}M,share=on", memory_mib),
+      "-m",
+      std::to_string(memory_mib),
+      "-smp",
+      "1",
+      "-nodefaults",
+      "-no-user-config",
+      "-display",
+      "none",
+      "-no-reboot",
+      "-serial",
+      "stdio",
+      "-device",
+      "isa-debug-exit,iobase=0xf4,iosize=4",
+      "-chardev",
+      "socket,id=vs,path=" + dir_ + "/vhost",
+      "-device",
+      "vhost-user-vsock-device,chardev=vs",
+      "-kernel",
+      kernel_.image,
+      "-initrd",
+      dir_ + "/initramfs",
+      "-append",
+      "console=ttyS0 quiet panic=-1 reboot=t mitigations=off" + machine::ClockWords(host_)};
+  argv.insert(argv.end(), rest.begin(), rest.end());
+  return argv;
 }
 
 }  // namespace smolvm::vsock_vm

@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "machine/guest/kernel.h"
+#include "machine/guest/qemu.h"
+
 namespace smolvm::vsock_vm {
 
 // A boot and a few checks take about 15 s on an idle machine.
@@ -33,7 +36,8 @@ class DirectVm : public ::testing::Test {
   // through the debug port (status * 2 + 1).
   std::vector<std::string> Qemu(int memory_mib) const;
 
-  std::string kernel_;
+  machine::GuestKernel kernel_;
+  machine::HostAbilities host_;  // with the accelerator that machines run on here
   std::string dir_;
   pid_t device_ = -1;  // ended with SIGTERM at the end of the test
 };

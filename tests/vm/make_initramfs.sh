@@ -1,7 +1,7 @@
 #!/bin/sh
 # make_initramfs.sh KERNEL_FOLDER INIT OUTPUT [MODULE...]
 # Packs INIT as /init with the named modules, and the order to load them in, as /modules/list.
-# KERNEL_FOLDER is what fetch_kernel.sh printed. What is in the folder $TREE, if that is set, is added.
+# KERNEL_FOLDER is a kernel in the cache of `smolvm machine` (machine/guest/kernel.h). What is in the folder $TREE, if that is set, is added.
 set -eu
 
 kernel=$1

@@ -1,4 +1,4 @@
-if(TARGET smolvm-vsock-device)
+if(TARGET smolvm-vsock-device AND TARGET smolvm_machine)
   # The guest's half is static and never sanitized, whatever this build is; so it has a command of
   # its own.
   set(guest ${CMAKE_BINARY_DIR}/tests/vsock_vm_guest)
@@ -11,14 +11,15 @@ if(TARGET smolvm-vsock-device)
 
   smolvm_test(vsock_vm_test
     SOURCES ${CMAKE_CURRENT_LIST_DIR}/vsock_vm_test.cc ${CMAKE_CURRENT_LIST_DIR}/direct_vm.cc
-    LIBS smolvm::fmt LABELS vm TIMEOUT 600)
-  add_dependencies(vsock_vm_test vsock_vm_guest smolvm-vsock-device)
+    LIBS smolvm::machine LABELS vm TIMEOUT 600)
+  add_dependencies(vsock_vm_test smolvm-machine-agent vsock_vm_guest smolvm-vsock-device)
   target_compile_definitions(vsock_vm_test PRIVATE SMOLVM_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+    SMOLVM_AGENT="$<TARGET_FILE:smolvm-machine-agent>" SMOLVM_TEST_CACHE="${CMAKE_BINARY_DIR}/vm-cache"
     SMOLVM_VSOCK_VM_GUEST="${guest}" SMOLVM_VSOCK_DEVICE="$<TARGET_FILE:smolvm-vsock-device>")
 endif()
 
 # The daemon's own device, with the probe in the guest.
-if(NOT SMOLVM_SANITIZE AND TARGET smolvm-cuda-vsock AND TARGET smolvm-cuda-worker
+if(NOT SMOLVM_SANITIZE AND TARGET smolvm_machine AND TARGET smolvm-cuda-vsock AND TARGET smolvm-cuda-worker
     AND TARGET smolvm_guest_cuda AND TARGET cuda-probe)
   add_executable(daemon_vm_init ${CMAKE_CURRENT_LIST_DIR}/daemon_vm_init.cc)
   target_link_options(daemon_vm_init PRIVATE -static)
@@ -26,10 +27,11 @@ if(NOT SMOLVM_SANITIZE AND TARGET smolvm-cuda-vsock AND TARGET smolvm-cuda-worke
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   smolvm_test(daemon_vm_test
     SOURCES ${CMAKE_CURRENT_LIST_DIR}/daemon_vm_test.cc ${CMAKE_CURRENT_LIST_DIR}/direct_vm.cc
-    LIBS smolvm::fmt LABELS vm TIMEOUT 600)
-  add_dependencies(daemon_vm_test daemon_vm_init smolvm-cuda-daemon smolvm-cuda-vsock
+    LIBS smolvm::machine LABELS vm TIMEOUT 600)
+  add_dependencies(daemon_vm_test smolvm-machine-agent daemon_vm_init smolvm-cuda-daemon smolvm-cuda-vsock
     smolvm-cuda-worker smolvm_guest_cuda smolvm_cuda_emulation cuda-probe)
   target_compile_definitions(daemon_vm_test PRIVATE SMOLVM_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+    SMOLVM_AGENT="$<TARGET_FILE:smolvm-machine-agent>" SMOLVM_TEST_CACHE="${CMAKE_BINARY_DIR}/vm-cache"
     KERNELS_RUN=$<BOOL:${SMOLVM_WITH_LLVM}>
     SMOLVM_DAEMON_VM_INIT="$<TARGET_FILE:daemon_vm_init>"
     SMOLVM_CUDA_DAEMON="$<TARGET_FILE:smolvm-cuda-daemon>"

@@ -78,16 +78,18 @@ TEST(InitramfsTest, OnlyOurGuestLibrariesGoIn) {
 }
 
 TEST(ReadyTimeoutTest, NamesTheLikelyCause) {
-  HostAbilities tcg, kvm;
-  kvm.accelerator = Accelerator::kKvm;
-  EXPECT_EQ(DefaultReadyTimeout(kvm), 30u);
-  EXPECT_EQ(DefaultReadyTimeout(tcg), 300u);
   MachineRecord record;
-  record.ready_timeout_s = 30;
+  record.runs_on = "kvm";
+  EXPECT_EQ(ReadyTimeout(record), 30u);
   record.memory_mib = 1u << 30;
-  EXPECT_THAT(ExplainReadyTimeout(record, kvm, ""), HasSubstr("smaller --mem"));
+  EXPECT_THAT(ExplainReadyTimeout(record, ""), HasSubstr("within 30 s"));
+  EXPECT_THAT(ExplainReadyTimeout(record, ""), HasSubstr("smaller --mem"));
+  record.runs_on = "tcg";
+  EXPECT_EQ(ReadyTimeout(record), 300u);
+  record.ready_timeout_s = 20;
+  EXPECT_EQ(ReadyTimeout(record), 20u);
   record.memory_mib = 1;
-  const std::string text = ExplainReadyTimeout(record, tcg, "first\r\nlast words\r\n");
+  const std::string text = ExplainReadyTimeout(record, "first\r\nlast words\r\n");
   EXPECT_THAT(text, HasSubstr("emulated"));
   EXPECT_THAT(text, HasSubstr("last words"));
   EXPECT_THAT(text, Not(HasSubstr("first")));
