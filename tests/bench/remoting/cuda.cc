@@ -39,6 +39,10 @@ Cuda OpenCuda(const std::string& path) {
   Find(library, "cuMemsetD32Async", &cuda.memset_async);
   Find(library, "cuMemcpyHtoD_v2", &cuda.to_device);
   Find(library, "cuMemcpyDtoH_v2", &cuda.to_host);
+  Find(library, "cuMemcpyHtoDAsync_v2", &cuda.to_device_async);
+  Find(library, "cuMemcpyDtoHAsync_v2", &cuda.to_host_async);
+  Find(library, "cuMemHostAlloc", &cuda.host_alloc);
+  Find(library, "cuMemFreeHost", &cuda.host_free);
   Find(library, "cuStreamCreate", &cuda.stream_create);
   Find(library, "cuStreamSynchronize", &cuda.stream_synchronize);
   return cuda;

@@ -18,6 +18,10 @@ struct Cuda {
   CUresult (*memset_async)(CUdeviceptr, unsigned, size_t, CUstream);
   CUresult (*to_device)(CUdeviceptr, const void*, size_t);
   CUresult (*to_host)(void*, CUdeviceptr, size_t);
+  CUresult (*to_device_async)(CUdeviceptr, const void*, size_t, CUstream);
+  CUresult (*to_host_async)(void*, CUdeviceptr, size_t, CUstream);
+  CUresult (*host_alloc)(void**, size_t, unsigned);
+  CUresult (*host_free)(void*);
   CUresult (*stream_create)(CUstream*, unsigned);
   CUresult (*stream_synchronize)(CUstream);
 };

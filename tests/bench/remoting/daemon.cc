@@ -5,11 +5,11 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "tests/bench/measure.h"
 #include "tests/bench/remoting/cuda.h"
 
 namespace smolvm::bench {
@@ -47,12 +47,6 @@ pid_t StartBound(char* const* argv, int output) {
 }
 
 }  // namespace
-
-double Now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
-}
 
 Daemon::Daemon() {
   char folder[] = "/tmp/smolvm-bench-XXXXXX";

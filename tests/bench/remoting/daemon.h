@@ -15,6 +15,7 @@ class Daemon {
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
+  pid_t pid() const { return pid_; }
   // For SMOLVM_CUDA_ENDPOINT.
   std::string endpoint() const { return "unix:" + folder_ + "/socket"; }
 
@@ -22,8 +23,5 @@ class Daemon {
   std::string folder_;
   pid_t pid_ = -1;
 };
-
-// Milliseconds of the monotonic clock.
-double Now();
 
 }  // namespace smolvm::bench

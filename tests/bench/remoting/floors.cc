@@ -1,6 +1,6 @@
 #include "tests/bench/remoting/floors.h"
 
-#include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,17 +8,19 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tests/bench/measure.h"
 #include "tests/bench/remoting/cuda.h"
 
 namespace smolvm::bench {
-namespace {
 
 // As large as a frame header with few arguments.
 struct Message {
-  enum class Kind : uint64_t { kPing, kTake, kGive } kind;
+  enum class Kind : uint64_t { kPing, kTake, kGive, kRenew } kind;
   uint64_t size;
   char rest[24];
 };
+
+namespace {
 
 void WriteAll(int fd, const void* data, size_t size) {
   const char* from = static_cast<const char*>(data);
@@ -41,17 +43,55 @@ bool ReadAll(int fd, void* data, size_t size) {
   return true;
 }
 
+// Where the peer keeps bytes: mapped as the emulation device's memory is, so that pages of the same
+// size are filled.
+class Buffer {
+ public:
+  char* data() const { return data_; }
+  void Reserve(size_t size) {
+    if (size > size_) Renew(size);
+  }
+  void Renew(size_t size) {
+    if (data_ != nullptr) munmap(data_, size_);
+    constexpr size_t kAlignment = size_t{2} << 20;
+    void* got = mmap(nullptr, size + kAlignment, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (got == MAP_FAILED) Fail("no memory for the floor's peer");
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(got);
+    const uintptr_t aligned = (begin + kAlignment - 1) / kAlignment * kAlignment;
+    if (aligned != begin) munmap(got, aligned - begin);
+    if (const size_t behind = begin + kAlignment - aligned; behind != 0) {
+      munmap(reinterpret_cast<void*>(aligned + size), behind);
+    }
+    data_ = reinterpret_cast<char*>(aligned);
+    size_ = size;
+    if (size >= kAlignment) madvise(data_, size, MADV_HUGEPAGE);
+  }
+
+ private:
+  char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
 void Serve(int fd) {
-  std::vector<char> buffer;
+  Buffer buffer;
   Message message{};
   while (ReadAll(fd, &message, sizeof message)) {
-    if (buffer.size() < message.size) buffer.resize(message.size, 1);
-    if (message.kind == Message::Kind::kTake && !ReadAll(fd, buffer.data(), message.size)) return;
-    if (message.kind == Message::Kind::kGive) {
-      WriteAll(fd, buffer.data(), message.size);
-    } else {
-      WriteAll(fd, &message, sizeof message);
+    buffer.Reserve(message.size);
+    switch (message.kind) {
+      case Message::Kind::kTake:
+        if (!ReadAll(fd, buffer.data(), message.size)) return;
+        break;
+      case Message::Kind::kGive:
+        WriteAll(fd, buffer.data(), message.size);
+        continue;
+      case Message::Kind::kRenew:
+        buffer.Renew(message.size);
+        break;
+      case Message::Kind::kPing:
+        break;
     }
+    WriteAll(fd, &message, sizeof message);
   }
 }
 
@@ -76,23 +116,42 @@ Peer::~Peer() {
   waitpid(pid_, nullptr, 0);
 }
 
-void Peer::RoundTrip() {
-  Message message{Message::Kind::kPing, 0, {}};
-  WriteAll(fd_, &message, sizeof message);
+void Peer::Tell(const Message& message) { WriteAll(fd_, &message, sizeof message); }
+
+void Peer::AwaitAnswer() {
+  Message message{};
   if (!ReadAll(fd_, &message, sizeof message)) Fail("the floor's peer has gone");
+}
+
+void Peer::RoundTrip() {
+  Tell({Message::Kind::kPing, 0, {}});
+  AwaitAnswer();
+}
+
+void Peer::FarRoundTrip(double microseconds) {
+  // The kernel's timers are late: the last of it is waited out, as it is in the product.
+  constexpr double kSlackMs = 0.06;
+  const double end = Now() + microseconds * 1e-3;
+  RoundTrip();
+  for (double left; (left = end - Now()) > 0;) {
+    if (left > kSlackMs) usleep(static_cast<useconds_t>((left - kSlackMs) * 1e3));
+  }
 }
 
 void Peer::Send(const char* data, size_t size) {
-  Message message{Message::Kind::kTake, size, {}};
-  WriteAll(fd_, &message, sizeof message);
+  Tell({Message::Kind::kTake, size, {}});
   WriteAll(fd_, data, size);
-  if (!ReadAll(fd_, &message, sizeof message)) Fail("the floor's peer has gone");
+  AwaitAnswer();
 }
 
 void Peer::Receive(char* data, size_t size) {
-  const Message message{Message::Kind::kGive, size, {}};
-  WriteAll(fd_, &message, sizeof message);
+  Tell({Message::Kind::kGive, size, {}});
   if (!ReadAll(fd_, data, size)) Fail("the floor's peer has gone");
+}
+
+void Peer::Renew(size_t size) {
+  Tell({Message::Kind::kRenew, size, {}});
+  AwaitAnswer();
 }
 
 }  // namespace smolvm::bench

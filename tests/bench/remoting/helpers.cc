@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "tests/bench/measure.h"
 #include "tests/bench/remoting/cuda.h"
-#include "tests/bench/remoting/daemon.h"
 #include "tests/bench/remoting/workloads.h"
 
 namespace smolvm::bench {
@@ -55,7 +55,7 @@ double MemsetsOf(const char* library) {
 double Trip() {
   const Cuda cuda = OpenCuda(GUEST_LIBRARY);
   Begin(cuda);
-  return MedianUs([&] {
+  return MedianMs([&] {
     size_t free = 0, total = 0;
     Check(cuda.mem_get_info(&free, &total), "cuMemGetInfo");
   });

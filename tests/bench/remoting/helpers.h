@@ -11,7 +11,7 @@ namespace smolvm::bench {
 //   memory    MB of resident memory that the same adds
 //   memsets   ms of the memsets in the library that runs here, without a daemon
 //   remote_memsets  the same through the guest library
-//   trip      us of a call that waits, through the guest library
+//   trip      ms of a call that waits, through the guest library
 int RunHelper(const std::string& name);
 
 // The number, and how long the process lived.

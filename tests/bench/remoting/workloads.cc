@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "tests/bench/remoting/daemon.h"
+#include "tests/bench/measure.h"
 
 namespace smolvm::bench {
 
-double MedianUs(const std::function<void()>& trip) {
+double MedianMs(const std::function<void()>& trip) {
   constexpr int kTrips = 1000;
   std::vector<double> times(kTrips);
   for (double& time : times) {
@@ -16,7 +16,7 @@ double MedianUs(const std::function<void()>& trip) {
     time = Now() - begin;
   }
   std::nth_element(times.begin(), times.begin() + kTrips / 2, times.end());
-  return times[kTrips / 2] * 1e3;
+  return times[kTrips / 2];
 }
 
 Memsets::Memsets(const Cuda& cuda) : cuda_(cuda) {

@@ -7,8 +7,9 @@
 
 namespace smolvm::bench {
 
-// The middle of a batch of single times: a trip that the scheduler held up does not count.
-double MedianUs(const std::function<void()>& trip);
+// Milliseconds: the middle of a batch of single times. A trip that the scheduler held up does not
+// count.
+double MedianMs(const std::function<void()>& trip);
 
 // Sets each word of a buffer with a call of its own, asynchronously, and waits once.
 class Memsets {
