@@ -13,6 +13,9 @@ constexpr uint32_t kGone = CUDA_ERROR_UNKNOWN;  // the guest is gone: nobody rea
 // A copy that cannot wait in line as a whole (its stream is busy and it is larger than this) is
 // waited for.
 constexpr uint64_t kMaxQueuedCopy = uint64_t{256} << 20;
+// The driver's own piece of a copy whose other bytes are addressed: enough for it to say what is
+// wrong, and too little for its second copy to be seen in what a copy of a mebibyte takes.
+constexpr uint64_t kAskingPieceBytes = 4096;
 
 // The bulk of a request must be what the call says it copies.
 bool BulkFits(const session::Call& call, uint64_t bytes) { return call.bulk_left() == bytes; }
@@ -36,10 +39,10 @@ CUresult CopyPiece(Dispatcher& d, const session::Call& call, CUstream stream, No
 // Calls `copy` for each piece of the request's bulk, after it was read into `piece`. After an error
 // the rest is left to the session to skip.
 template <typename Copy>
-uint32_t InPieces(session::Call& call, char* piece, Copy copy) {
+uint32_t InPieces(session::Call& call, char* piece, size_t piece_bytes, Copy copy) {
   uint64_t offset = 0;
   while (call.bulk_left() > 0) {
-    const size_t size = std::min<uint64_t>(call.bulk_left(), kPieceBytes);
+    const size_t size = std::min<uint64_t>(call.bulk_left(), piece_bytes);
     if (!call.ReadBulk(piece, size)) return kGone;
     if (const CUresult result = copy(offset, size)) return result;
     offset += size;
@@ -59,6 +62,11 @@ char* Addressable(Dispatcher& d, CUdeviceptr at, uint64_t bytes) {
     return nullptr;
   }
   return reinterpret_cast<char*>(at);
+}
+
+// How many bytes pass through a buffer at once.
+size_t PieceBytes(const Dispatcher& d) {
+  return d.device_memory_is_addressable() ? kAskingPieceBytes : kPieceBytes;
 }
 
 // Behind unfinished work: the bytes wait in a buffer of their own, so that the connection does not.
@@ -91,7 +99,7 @@ uint32_t ToDevice(Dispatcher& d, session::Call& call, CUdeviceptr to, CUstream s
   const auto queued = Variant(call, driver.cuMemcpyHtoDAsync_v2, driver.cuMemcpyHtoDAsync_v2_ptsz);
   if (!queued) return d.NotInDriver("cuMemcpyHtoDAsync_v2");
   const auto now = Variant(call, driver.cuMemcpyHtoD_v2, driver.cuMemcpyHtoD_v2_ptds);
-  return InPieces(call, piece.data(), [&](uint64_t offset, size_t size) {
+  return InPieces(call, piece.data(), PieceBytes(d), [&](uint64_t offset, size_t size) {
     const CUresult result =
         CopyPiece(d, call, stream, now, queued, to + offset, piece.data(), size);
     const uint64_t left = call.bulk_left();
@@ -111,7 +119,7 @@ uint32_t ToGuest(Dispatcher& d, session::Call& call, CUdeviceptr from, uint64_t 
   if (!queued) return d.NotInDriver("cuMemcpyDtoHAsync_v2");
   const auto now = Variant(call, driver.cuMemcpyDtoH_v2, driver.cuMemcpyDtoH_v2_ptds);
   for (uint64_t offset = 0; offset < bytes;) {
-    const size_t size = std::min<uint64_t>(bytes - offset, kPieceBytes);
+    const size_t size = std::min<uint64_t>(bytes - offset, PieceBytes(d));
     if (const CUresult result =
             CopyPiece(d, call, stream, now, queued, piece.data(), from + offset, size)) {
       return result;
@@ -125,6 +133,11 @@ uint32_t ToGuest(Dispatcher& d, session::Call& call, CUdeviceptr from, uint64_t 
   return CUDA_SUCCESS;
 }
 
+// Whether `stream` is another one in each thread.
+bool IsPerThread(const session::Call& call, CUstream stream) {
+  return stream == CU_STREAM_PER_THREAD || (!stream && call.per_thread_stream());
+}
+
 // A copy back that nobody waits for; see copy_back.h.
 uint32_t QueueToGuest(Dispatcher& d, session::Call& call, const api::MemcpyDtoHAsyncV2Request& in,
                       CUstream stream) {
@@ -133,16 +146,26 @@ uint32_t QueueToGuest(Dispatcher& d, session::Call& call, const api::MemcpyDtoHA
   const auto copy =
       Variant(call, d.driver().cuMemcpyDtoHAsync_v2, d.driver().cuMemcpyDtoHAsync_v2_ptsz);
   if (!copy) return d.NotInDriver("cuMemcpyDtoHAsync_v2");
+  const char* source =
+      IsPerThread(call, stream) ? nullptr : Addressable(d, in.srcDevice, in.ByteCount);
+  const bool put_off =
+      source && in.ByteCount >= CopiesBack::kPutOffFrom && d.copies_back().MayPutOff();
   CUevent done = nullptr;
   if (const CUresult result = d.driver().cuEventCreate(&done, CU_EVENT_DISABLE_TIMING))
     return result;
-  CUresult result = copy(buffer.data(), in.srcDevice, in.ByteCount, stream);
+  CUresult result =
+      put_off ? CUDA_SUCCESS : copy(buffer.data(), in.srcDevice, in.ByteCount, stream);
   if (result == CUDA_SUCCESS) result = d.RecordEvent(call, done, stream);
   if (result != CUDA_SUCCESS) {
     d.driver().cuEventDestroy_v2(done);
     return result;
   }
-  d.copies_back().Add(in.copy_id, std::move(buffer), in.ByteCount, done);
+  if (put_off) {
+    d.copies_back().PutOff(in.copy_id, std::move(buffer), in.ByteCount, done,
+                           {source, stream, d.CurrentContext()});
+  } else {
+    d.copies_back().Add(in.copy_id, std::move(buffer), in.ByteCount, done);
+  }
   return CUDA_SUCCESS;
 }
 

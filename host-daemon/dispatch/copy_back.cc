@@ -28,10 +28,42 @@ bool Send(session::Session& session, uint64_t copy_id, const char* data, size_t 
 
 }  // namespace
 
-void CopiesBack::Add(uint64_t copy_id, StagingBuffer buffer, size_t size, CUevent done) {
+void CopiesBack::Append(Pending pending) {
   const std::lock_guard lock(mutex_);
-  pending_.push_back({copy_id, std::move(buffer), size, done});
+  if (pending.source.data) put_off_.fetch_add(1, std::memory_order_acq_rel);
+  pending_.push_back(std::move(pending));
   count_.store(pending_.size(), std::memory_order_release);
+}
+
+void CopiesBack::Add(uint64_t copy_id, StagingBuffer buffer, size_t size, CUevent done) {
+  Append({copy_id, std::move(buffer), size, done, {}});
+}
+
+void CopiesBack::PutOff(uint64_t copy_id, StagingBuffer buffer, size_t size, CUevent done,
+                        Source source) {
+  Append({copy_id, std::move(buffer), size, done, source});
+}
+
+void CopiesBack::BeginAll() {
+  const std::lock_guard lock(mutex_);
+  for (Pending& copy : pending_) {
+    if (!copy.source.data) continue;
+    copy.failure = BeginOne(copy);
+    copy.source = {};
+  }
+  put_off_.store(0, std::memory_order_release);
+}
+
+// The thread that is served now may have another context, or none.
+CUresult CopiesBack::BeginOne(const Pending& copy) const {
+  if (const CUresult result = driver_.cuCtxPushCurrent_v2(copy.source.context)) return result;
+  CUresult result = driver_.cuMemcpyDtoHAsync_v2(copy.buffer.data(),
+                                                 reinterpret_cast<CUdeviceptr>(copy.source.data),
+                                                 copy.size, copy.source.stream);
+  if (result == CUDA_SUCCESS) result = driver_.cuEventRecord(copy.done, copy.source.stream);
+  CUcontext popped = nullptr;
+  driver_.cuCtxPopCurrent_v2(&popped);
+  return result;
 }
 
 void CopiesBack::SendFinished(session::Session& session) {
@@ -39,13 +71,14 @@ void CopiesBack::SendFinished(session::Session& session) {
   const std::lock_guard lock(mutex_);
   // Streams finish in any order among themselves, so every pending copy is asked.
   for (auto copy = pending_.begin(); copy != pending_.end();) {
-    const CUresult status = driver_.cuEventQuery(copy->done);
+    const CUresult status = copy->failure ? copy->failure : driver_.cuEventQuery(copy->done);
     if (status == CUDA_ERROR_NOT_READY) {
       ++copy;
       continue;
     }
-    if (copy->copy_id != kNothingToSend)
-      Send(session, copy->copy_id, copy->buffer.data(), copy->size, status);
+    const char* bytes = copy->source.data ? copy->source.data : copy->buffer.data();
+    if (copy->copy_id != kNothingToSend) Send(session, copy->copy_id, bytes, copy->size, status);
+    if (copy->source.data) put_off_.fetch_sub(1, std::memory_order_acq_rel);
     driver_.cuEventDestroy_v2(copy->done);
     copy = pending_.erase(copy);
   }

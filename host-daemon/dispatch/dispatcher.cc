@@ -1,5 +1,6 @@
 #include "host-daemon/dispatch/dispatcher.h"
 
+#include "protocol/api/call_ids.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::dispatch {
@@ -10,6 +11,13 @@ constexpr size_t kMaxStreamsAsked = 32;
 
 // Set by a call that synchronises: what kernels printed can be seen by the program now.
 thread_local bool t_synchronised = false;
+
+// Calls that neither change what a copy back reads nor show in what order it was read. Copies back
+// that were put off may stay so while nothing else comes.
+bool LeavesCopiesBack(uint32_t call_id) {
+  return call_id == api::id::cuMemcpyDtoHAsync_v2 || call_id == api::id::cuStreamSynchronize ||
+         call_id == api::id::cuStreamQuery || call_id == api::id::cuCtxSynchronize;
+}
 
 }  // namespace
 
@@ -30,6 +38,7 @@ const session::CallTraits* Dispatcher::Traits(uint32_t call_id) const {
 
 uint32_t Dispatcher::Handle(session::Call& call) {
   t_synchronised = false;
+  if (!LeavesCopiesBack(call.header().call_id)) copies_back_.Begin();
   return rows_[call.header().call_id]->serve(*this, call);
 }
 

@@ -38,6 +38,8 @@ StagingBuffer Staging::Take(size_t size) {
   }
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data != MAP_FAILED) {
+    // Large pages are filled faster; without them nothing else changes.
+    madvise(data, size, MADV_HUGEPAGE);
     // Without it copies are slower, and no less right.
     if (driver_.cuMemHostRegister_v2) {
       driver_.cuMemHostRegister_v2(data, size, CU_MEMHOSTREGISTER_PORTABLE);

@@ -21,16 +21,18 @@ bool Sender::Add(wire::FrameHeader header, std::span<const char> args, std::span
     return queue_.size() < kQueueBytes || Flush();
   }
   iovec parts[] = {{queue_.data(), queue_.size()}, {const_cast<char*>(bulk.data()), bulk.size()}};
-  const bool sent = channel_.Write(parts, 2);
+  return Sent(channel_.Write(parts, 2));
+}
+
+bool Sender::Sent(bool whole) {
   queue_.clear();
-  return sent;
+  if (!whole) channel_.Shutdown();
+  return whole;
 }
 
 bool Sender::Flush() {
   if (queue_.empty()) return true;
-  const bool sent = channel_.Write(queue_.data(), queue_.size());
-  queue_.clear();
-  return sent;
+  return Sent(channel_.Write(queue_.data(), queue_.size()));
 }
 
 }  // namespace smolvm::session

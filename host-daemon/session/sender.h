@@ -21,10 +21,14 @@ class Sender {
   std::mutex& mutex() { return mutex_; }
 
   // Queues a frame; its lengths are filled in. Large bulk is sent at once, behind what is queued.
+  // What cannot be sent whole ends the connection, both ways: the guest would take the next frame
+  // for the rest of this one.
   bool Add(wire::FrameHeader header, std::span<const char> args, std::span<const char> bulk);
   bool Flush();
 
  private:
+  bool Sent(bool whole);
+
   transport::Channel& channel_;
   std::mutex mutex_;
   std::string queue_;

@@ -81,23 +81,36 @@ bool Channel::Fill() {
   return true;
 }
 
+size_t Channel::Take(void* out, size_t size) {
+  const size_t part = std::min(size, end_ - begin_);
+  std::memcpy(out, buffer_.get() + begin_, part);
+  begin_ += part;
+  return part;
+}
+
 bool Channel::Read(void* out, size_t size) {
   char* to = static_cast<char*>(out);
   while (size != 0) {
+    if (begin_ == end_ && size >= kDirectReadBytes) return ReadExactly(to, size);
+    if (begin_ == end_ && !Fill()) return false;
+    const size_t part = Take(to, size);
+    to += part;
+    size -= part;
+  }
+  return true;
+}
+
+bool Channel::ReadExactly(void* out, size_t size) {
+  char* to = static_cast<char*>(out);
+  while (size != 0) {
+    size_t got = 0;
     if (begin_ != end_) {
-      const size_t part = std::min(size, end_ - begin_);
-      std::memcpy(to, buffer_.get() + begin_, part);
-      begin_ += part;
-      to += part;
-      size -= part;
-    } else if (size >= kDirectReadBytes) {
-      size_t got = 0;
-      if (!ReadSome(to, size, MSG_WAITALL, &got)) return false;
-      to += got;
-      size -= got;
-    } else if (!Fill()) {
+      got = Take(to, size);
+    } else if (!ReadSome(to, size, MSG_WAITALL, &got)) {
       return false;
     }
+    to += got;
+    size -= got;
   }
   return true;
 }

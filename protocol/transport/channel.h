@@ -27,6 +27,9 @@ class Channel {
   // Exactly `size` bytes; false at end of stream or error (errno tells; 0 = end of stream). What is
   // larger than the buffer goes straight to `out`.
   bool Read(void* out, size_t size);
+  // The same, and takes nothing else from the socket: for what large bytes follow, which would
+  // otherwise pass through the buffer.
+  bool ReadExactly(void* out, size_t size);
   // Reads and drops.
   bool Skip(uint64_t size);
   // Whether bytes are already buffered or waiting in the socket (or the stream has ended), without
@@ -46,7 +49,8 @@ class Channel {
   void EmulateRoundTrip(uint32_t microseconds) { emulated_rtt_us_ = microseconds; }
 
  private:
-  bool Fill();  // the buffer is empty: reads what there is
+  size_t Take(void* out, size_t size);  // of the buffer
+  bool Fill();                          // the buffer is empty: reads what there is
   bool ReadSome(void* out, size_t size, int flags, size_t* got);
   void WrittenNow();
   void AwaitEmulatedRoundTrip() const;

@@ -18,47 +18,47 @@ TEST(InTurns, TheFirstRoundDoesNotCount) {
   EXPECT_EQ(compared.floor, 2);
   EXPECT_EQ(compared.measured, 3);
   EXPECT_EQ(compared.cost, 1.5);
-  EXPECT_EQ(compared.noise, 0);
+  EXPECT_EQ(compared.beaten, 0);
 }
 
-TEST(InTurns, ARoundIsDividedByItsOwnFloors) {
-  // The machine slows down by ten in the second round that counts: times differ, costs do not.
-  const Compared compared =
-      InTurns(3, Numbers({1, 1, 1, 1, 10, 10, 1, 1}), Numbers({2, 2, 20, 2}));
+TEST(Summarize, ARoundIsDividedByItsOwnFloors) {
+  // The machine slows down by ten in the second round: times differ, costs do not.
+  const Compared compared = Summarize({{1, 2, 1}, {10, 20, 10}, {1, 2, 1}});
   EXPECT_EQ(compared.cost, 2);
-  EXPECT_EQ(compared.noise, 0);
+  EXPECT_EQ(compared.measured, 2);
+  EXPECT_EQ(compared.beaten, 0);
 }
 
-TEST(InTurns, FloorsThatDifferAreNoise) {
-  EXPECT_EQ(InTurns(3, Numbers({4, 5}), Numbers({4})).noise, 0.25);
-  EXPECT_EQ(InTurns(3, Numbers({5, 4}), Numbers({4})).noise, 0.25);
+TEST(Summarize, AFloorIsBeatenWhenBothAre) {
+  EXPECT_EQ(Summarize({{4, 3, 5}, {5, 3, 4}}).beaten, 1);
+  EXPECT_EQ(Summarize({{4, 3, 2}, {2, 3, 4}, {2, 3, 2}, {4, 3, 4}}).beaten, 0.25);
 }
 
 TEST(NotBelieved, AboveTheFloorAndALittleBelow) {
-  EXPECT_EQ(NotBelieved({.cost = 1.7}), "");
-  EXPECT_EQ(NotBelieved({.cost = 1.0}), "");
-  EXPECT_EQ(NotBelieved({.cost = 0.96}), "");
+  EXPECT_EQ(NotBelieved({.cost = 1.7, .beaten = 0}), "");
+  EXPECT_EQ(NotBelieved({.cost = 1.0, .beaten = 1}), "");
+  EXPECT_EQ(NotBelieved({.cost = 0.96, .beaten = 1}), "");
 }
 
 TEST(NotBelieved, FarBelow) {
-  EXPECT_NE(NotBelieved({.cost = 0.3}), "");
-  EXPECT_NE(NotBelieved({.cost = 0.9}), "");
+  EXPECT_NE(NotBelieved({.cost = 0.3, .beaten = 1}), "");
+  EXPECT_NE(NotBelieved({.cost = 0.9, .beaten = 0.9}), "");
 }
 
 TEST(NotBelieved, AMachineWithOtherWork) {
-  EXPECT_EQ(NotBelieved({.cost = 0.85, .noise = 0.2}), "");
-  EXPECT_NE(NotBelieved({.cost = 0.75, .noise = 0.2}), "");
+  // Floors differ more among themselves than from what is measured.
+  EXPECT_EQ(NotBelieved({.cost = 0.8, .beaten = 0.6}), "");
 }
 
 TEST(Table, OneSuchRowIsAnError) {
   Table table;
   table.Add({.what = "without a floor"});
-  table.Add({.what = "slower"}, {.cost = 1.2});
+  table.Add({.what = "slower"}, {.cost = 1.2, .beaten = 0});
   EXPECT_EQ(table.Finish("test"), 0);
-  table.Add({.what = "explained"}, {.cost = 0.5}, "it does less");
+  table.Add({.what = "explained"}, {.cost = 0.5, .beaten = 1}, "it does less");
   EXPECT_EQ(table.Finish("test"), 0);
   table.Heading("same core");
-  table.Add({.what = "faster"}, {.cost = 0.3});
+  table.Add({.what = "faster"}, {.cost = 0.3, .beaten = 1});
   testing::internal::CaptureStderr();
   EXPECT_EQ(table.Finish("test"), 1);
   const std::string said = testing::internal::GetCapturedStderr();

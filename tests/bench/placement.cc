@@ -53,7 +53,8 @@ bool BindProcess(pid_t pid, const std::vector<int>& processors) {
   bool bound = false;
   // Twice: a thread that one not yet bound had started meanwhile.
   for (int pass = 0; pass < 2; ++pass) {
-    for (const pid_t thread : ThreadsOf(pid)) bound |= sched_setaffinity(thread, sizeof set, &set) == 0;
+    for (const pid_t thread : ThreadsOf(pid))
+      bound |= sched_setaffinity(thread, sizeof set, &set) == 0;
   }
   return bound;
 }

@@ -1,5 +1,6 @@
-// Which processor runs what. A socket's ping-pong takes 9 µs where both processes have one processor
-// and 30 to 45 where each has its own, so a number and its floor are taken in the same places.
+// Which processor runs what. A socket's ping-pong takes 9 µs where both processes have one
+// processor and 30 to 45 where each has its own, so a number and its floor are taken in the same
+// places.
 #pragma once
 
 #include <sys/types.h>

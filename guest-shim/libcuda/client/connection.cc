@@ -95,10 +95,10 @@ CUresult Connection::Post(uint32_t call_id, uint32_t flags, uint32_t lane, std::
                           Bulk bulk) {
   const NoCancellation no_cancellation;
   const uint64_t bulk_bytes = BytesIn(bulk);
-  const std::lock_guard send(send_mutex_);
+  std::unique_lock send(send_mutex_);
   if (dead()) return CUDA_ERROR_UNKNOWN;
   Append(call_id, flags | wire::kFlagNoReply, lane, args, bulk_bytes);
-  bool sent = true;
+  bool sent = true, wake = false;
   if (bulk_bytes > kGatherBulkBytes) {
     sent = Flush(bulk);
   } else {
@@ -109,9 +109,12 @@ CUresult Connection::Post(uint32_t call_id, uint32_t flags, uint32_t lane, std::
     } else if (!sender_armed_) {
       sender_armed_ = true;
       if (!sender_started_) StartSender();
-      sender_wake_.notify_one();
+      wake = true;
     }
   }
+  // Woken with the mutex held, the sender would only wait for it.
+  send.unlock();
+  if (wake) sender_wake_.notify_one();
   if (sent) return CUDA_SUCCESS;
   Die();
   return CUDA_ERROR_UNKNOWN;
@@ -181,7 +184,10 @@ CUresult Connection::WaitFor(Waiter& waiter) {
 
 bool Connection::ReadFrame() {
   wire::FrameHeader header;
-  if (!channel_->Read(&header, sizeof header)) return false;
+  const bool read = more_bulk_follows_ ? channel_->ReadExactly(&header, sizeof header)
+                                       : channel_->Read(&header, sizeof header);
+  if (!read) return false;
+  more_bulk_follows_ = header.flags & wire::kFlagMore;
   if (header.args_length > wire::kMaxArgsBytes || header.bulk_length > wire::kMaxReplyPieceBytes)
     return false;
   switch (header.call_id) {
@@ -243,6 +249,7 @@ bool Connection::ReadCopyBack(const wire::FrameHeader& header) {
   if (message.offset > copy.size || header.bulk_length > copy.size - message.offset) return false;
   if (!channel_->Read(copy.to + message.offset, header.bulk_length)) return false;
   if (message.last) ForgetCopyBack(message.id);
+  more_bulk_follows_ = !message.last;
   return true;
 }
 

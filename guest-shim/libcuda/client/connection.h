@@ -96,6 +96,8 @@ class Connection {
 
   const std::unique_ptr<transport::Channel> channel_;
   std::atomic<bool> dead_{false};
+  // The last frame said that more of its bulk follows; of the thread that reads.
+  bool more_bulk_follows_ = false;
 
   std::mutex send_mutex_;
   std::string gathered_;

@@ -18,6 +18,8 @@ bool IsMapped(const void* p, size_t size) {
 void* PinnedMemory::Allocate(size_t size, unsigned flags, CUcontext context, CUdevice device) {
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return nullptr;
+  // Large pages are filled and copied faster; without them nothing else changes.
+  madvise(data, size, MADV_HUGEPAGE);
   const std::unique_lock lock(mutex_);
   blocks_[static_cast<char*>(data)] = {
       static_cast<char*>(data), size, flags, false, context, device};

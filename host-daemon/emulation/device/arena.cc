@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -15,6 +16,9 @@ namespace {
 // Blocks up to this size are wiped by writing zeroes and keep their pages; larger ones are given
 // back to the system. A first touch of a fresh page can cost as much as wiping eight of them.
 constexpr size_t kKeepPagesBelow = size_t{256} << 10;
+// Blocks that hold a huge page begin at one, where there is room: filling a fresh one costs about a
+// fifth of filling as many small pages, and copies and kernels miss fewer translations.
+constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 size_t PageBytes() {
   static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -40,6 +44,8 @@ Arena* Arena::Create(size_t device_bytes) {
     log::Error("event=arena_failed bytes={} reason=address-taken", bytes);
     return nullptr;
   }
+  // Without huge pages first touches take longer, and nothing else changes.
+  madvise(got, bytes, MADV_HUGEPAGE);
   return new Arena(bytes);
 }
 
@@ -52,6 +58,12 @@ uintptr_t Arena::Allocate(size_t size, size_t alignment) {
   const size_t bytes = RoundUp(size, PageBytes());
   const size_t unit = RoundUp(alignment, PageBytes());
   std::lock_guard lock(mutex_);
+  uintptr_t base = 0;
+  if (bytes >= kHugePageBytes) base = Place(size, bytes, std::max(unit, kHugePageBytes));
+  return base != 0 ? base : Place(size, bytes, unit);
+}
+
+uintptr_t Arena::Place(size_t size, size_t bytes, size_t unit) {
   for (auto hole = holes_.begin(); hole != holes_.end(); ++hole) {
     const auto [start, room] = *hole;
     const uintptr_t base = RoundUp(start, unit);

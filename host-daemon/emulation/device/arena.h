@@ -55,6 +55,9 @@ class Arena {
 
  private:
   explicit Arena(size_t device_bytes);
+  // With mutex_ held: `bytes` (whole pages, for `size`) in the first hole that has room for them at
+  // a multiple of `unit`; 0 when none has.
+  uintptr_t Place(size_t size, size_t bytes, size_t unit);
 
   const size_t device_bytes_;
   mutable std::mutex mutex_;

@@ -9,20 +9,24 @@
 #include <thread>
 #include <vector>
 
+#include "host-daemon/emulation/runtime/pool.h"
+
 namespace smolvm::bench {
 namespace {
 
-// [0, n) in equal parts, one a core.
+// [0, n) in equal parts, one a core, on the threads that run the device's kernels.
 template <typename F>
 void Parallel(int n, F f) {
-  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const auto part = [&](int t) {
-    f(static_cast<int>(int64_t{n} * t / threads), static_cast<int>(int64_t{n} * (t + 1) / threads));
+  using emulation::WorkPool;
+  const int parts = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::atomic<int> next{0};
+  const WorkPool::Work work = [&](bool) {
+    for (int i; (i = next.fetch_add(1)) < parts;) {
+      f(static_cast<int>(int64_t{n} * i / parts), static_cast<int>(int64_t{n} * (i + 1) / parts));
+    }
+    return WorkPool::Outcome::kDone;
   };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(part, t);
-  part(0);
-  for (std::thread& other : others) other.join();
+  WorkPool::Get().Run(work, static_cast<size_t>(parts - 1), 0);
 }
 
 float Normal(float d) {

@@ -33,8 +33,7 @@ void PrintBandwidth(const std::string& what, size_t size, const Compared& compar
   };
   const double ratio = 1 / compared.cost;
   table.Add({fmt::format("{:>3} MiB {}", size / kMib, what), rate(compared.measured),
-             rate(compared.floor), ratio, fmt::format(">= {} x stream", kTarget),
-             ratio >= kTarget},
+             rate(compared.floor), ratio, fmt::format(">= {} x stream", kTarget), ratio >= kTarget},
             compared);
 }
 
@@ -61,32 +60,33 @@ class Copies {
     Check(cuda_.stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   }
 
-  // Copies to the device return when the bytes are taken; the call behind them waits until they have
-  // arrived.
+  // Copies to the device return when the bytes are taken; the call behind them waits until they
+  // have arrived.
   void Pageable(const HostBuffers& host, size_t size) {
-    Both(host, size, "pageable",
-         [&](CUdeviceptr device) {
-           Check(cuda_.to_device(device, host.out, size), "cuMemcpyHtoD");
-           Check(cuda_.stream_synchronize(nullptr), "cuStreamSynchronize");
-         },
-         [&](CUdeviceptr device) {
-           Check(cuda_.to_host(host.in, device, size), "cuMemcpyDtoH");
-         });
+    Both(
+        host, size, "pageable",
+        [&](CUdeviceptr device) {
+          Check(cuda_.to_device(device, host.out, size), "cuMemcpyHtoD");
+          Check(cuda_.stream_synchronize(nullptr), "cuStreamSynchronize");
+        },
+        [&](CUdeviceptr device) { Check(cuda_.to_host(host.in, device, size), "cuMemcpyDtoH"); });
   }
   void Pinned(const HostBuffers& host, size_t size) {
-    Both(host, size, "pinned",
-         [&](CUdeviceptr device) {
-           Check(cuda_.to_device_async(device, host.out, size, stream_), "cuMemcpyHtoDAsync");
-           Check(cuda_.stream_synchronize(stream_), "cuStreamSynchronize");
-         },
-         [&](CUdeviceptr device) {
-           Check(cuda_.to_host_async(host.in, device, size, stream_), "cuMemcpyDtoHAsync");
-           Check(cuda_.stream_synchronize(stream_), "cuStreamSynchronize");
-         });
+    Both(
+        host, size, "pinned",
+        [&](CUdeviceptr device) {
+          Check(cuda_.to_device_async(device, host.out, size, stream_), "cuMemcpyHtoDAsync");
+          Check(cuda_.stream_synchronize(stream_), "cuStreamSynchronize");
+        },
+        [&](CUdeviceptr device) {
+          Check(cuda_.to_host_async(host.in, device, size, stream_), "cuMemcpyDtoHAsync");
+          Check(cuda_.stream_synchronize(stream_), "cuStreamSynchronize");
+        });
   }
 
-  // Neither side's memory has been touched before.
+  // Neither side has touched its memory before; both have just given back as much.
   void FirstTouch(const HostBuffers& host, size_t size) {
+    CUdeviceptr device = Allocate(size);
     const Compared compared = InTurns(
         rounds_,
         [&] {
@@ -94,14 +94,14 @@ class Copies {
           return Timed(kLeastBytes, [&] { peer_.Send(host.out, size); })();
         },
         [&] {
-          const CUdeviceptr device = Allocate(size);
-          const double taken = Timed(kLeastBytes, [&] {
+          Check(cuda_.free(device), "cuMemFree");
+          device = Allocate(size);
+          return Timed(kLeastBytes, [&] {
             Check(cuda_.to_device(device, host.out, size), "cuMemcpyHtoD");
             Check(cuda_.stream_synchronize(nullptr), "cuStreamSynchronize");
           })();
-          Check(cuda_.free(device), "cuMemFree");
-          return taken;
         });
+    Check(cuda_.free(device), "cuMemFree");
     PrintBandwidth("to the device, its first touch", size, compared, table_);
   }
 
@@ -155,7 +155,8 @@ void MeasureCopies(int rounds, Peer& peer, const Cuda& cuda, Table& table) {
     copies.Pageable({out.data(), in.data()}, size);
     copies.Pinned({static_cast<char*>(pinned_out), static_cast<char*>(pinned_in)}, size);
   }
-  for (const size_t size : {64 * kMib, 256 * kMib}) copies.FirstTouch({out.data(), in.data()}, size);
+  for (const size_t size : {64 * kMib, 256 * kMib})
+    copies.FirstTouch({out.data(), in.data()}, size);
   Check(cuda.host_free(pinned_out), "cuMemFreeHost");
   Check(cuda.host_free(pinned_in), "cuMemFreeHost");
 }

@@ -22,8 +22,8 @@ class Peer {
 
   // One small message there and one back, of the sizes of a call without arguments and its reply.
   void RoundTrip();
-  // The same with a peer that is far away, as SMOLVM_CUDA_EMULATE_RTT_US makes it: the answer is not
-  // there until so long after the question.
+  // The same with a peer that is far away, as SMOLVM_CUDA_EMULATE_RTT_US makes it: the answer is
+  // not there until so long after the question.
   void FarRoundTrip(double microseconds);
   // Bytes there, into a buffer that the peer uses again each time, and a small answer.
   void Send(const char* data, size_t size);

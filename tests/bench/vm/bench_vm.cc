@@ -2,16 +2,17 @@
 //
 //   bench_vm [rounds]
 //
-// The floor is the same machine without --cuda, started for one line of `echo`, in turns with it.
-// Kernel and image are made ready before anything is timed. Each number is the best of the rounds;
-// memory is looked at in a round of its own, since looking takes time.
+// The floor is the same machine without --cuda, with the same folder mounted, started for one line
+// of `echo`, in turns with it. Both may use all processors. Kernel and image are made ready before
+// anything is timed. Each number is the median of the rounds; memory is looked at in a round of its
+// own, since looking takes time. The exit status is 1 when a number beats its floor.
 #include <fmt/format.h>
 #include <stdlib.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "tests/bench/measure.h"
 #include "tests/bench/vm/run.h"
 
 namespace smolvm::bench {
@@ -38,48 +39,49 @@ struct Folder {
   fs::path path;
 };
 
+std::string ProbeFolder(const Folder& folder) {
+  return (folder.path / "probe").string() + ":/probe:ro";
+}
+
 MachineRun Echo(const Folder& folder, bool watch) {
-  MachineRun run = RunMachine(
-      folder.path, {"--mem", kMemory, "--image", "debian", "--", "/bin/echo", "here"}, watch);
+  MachineRun run = RunMachine(folder.path,
+                              {"--mem", kMemory, "--image", "debian", "--volume",
+                               ProbeFolder(folder), "--", "/bin/echo", "here"},
+                              watch);
   if (run.output != "here\n") Fail("the machine without --cuda printed: " + run.output);
   return run;
 }
 
 MachineRun Probe(const Folder& folder, bool watch) {
-  const std::string mount = (folder.path / "probe").string() + ":/probe:ro";
-  MachineRun run = RunMachine(folder.path,
-                              {"--cuda", "--mem", kMemory, "--image", "debian", "--volume", mount,
-                               "--", "/probe/cuda-probe", "--elements", kElements},
-                              watch);
+  MachineRun run =
+      RunMachine(folder.path,
+                 {"--cuda", "--mem", kMemory, "--image", "debian", "--volume", ProbeFolder(folder),
+                  "--", "/probe/cuda-probe", "--elements", kElements},
+                 watch);
   // A build without the kernel compiler refuses the last step; all before it must have worked.
   if (run.output.find("roundtrip all bytes match: True\nvector_add -> ") == std::string::npos)
     Fail("the probe printed: " + run.output);
   return run;
 }
 
-struct Times {
-  double last_line_ms = 1e30, end_ms = 1e30;
-  void Take(const MachineRun& run) {
-    last_line_ms = std::min(last_line_ms, run.last_line_ms);
-    end_ms = std::min(end_ms, run.end_ms);
-  }
-};
-
-void PrintTime(const char* what, double measured, double floor) {
-  fmt::print("{:<44} {:>14} {:>14} {:>7.2f}\n", what, fmt::format("{:.2f} s", measured / 1e3),
-             fmt::format("{:.2f} s", floor / 1e3), measured / floor);
+void AddTime(const char* what, const std::vector<Round>& rounds, Table& table) {
+  const auto seconds = [](double ms) { return fmt::format("{:.2f} s", ms / 1e3); };
+  const Compared compared = Summarize(rounds);
+  table.Add({.what = what,
+             .measured = seconds(compared.measured),
+             .floor = seconds(compared.floor),
+             .ratio = compared.cost},
+            compared);
 }
 
-void PrintMemory(const std::string& what, const Memory& measured, const Memory& floor) {
+void AddMemory(const std::string& what, const Memory& measured, const Memory& floor, Table& table) {
   const auto text = [](const Memory& memory) {
     if (memory.resident == 0) return std::string("-");
     return fmt::format("{}/{} MB", (memory.share + 512) / 1024, (memory.resident + 512) / 1024);
   };
-  const std::string ratio = floor.share == 0
-                                ? "-"
-                                : fmt::format("{:.2f}", static_cast<double>(measured.share) /
-                                                            static_cast<double>(floor.share));
-  fmt::print("{:<44} {:>14} {:>14} {:>7}\n", what, text(measured), text(floor), ratio);
+  const double ratio =
+      floor.share == 0 ? 0 : static_cast<double>(measured.share) / static_cast<double>(floor.share);
+  table.Add({.what = what, .measured = text(measured), .floor = text(floor), .ratio = ratio});
 }
 
 Memory Total(const MemoryByProgram& programs) {
@@ -94,21 +96,23 @@ Memory Total(const MemoryByProgram& programs) {
 int Run(int rounds) {
   const Folder folder;
   Echo(folder, false);
-  Times floor, measured;
+  std::vector<Round> last_lines, ends;
   for (int i = 0; i < rounds; ++i) {
-    floor.Take(Echo(folder, false));
-    measured.Take(Probe(folder, false));
+    const MachineRun before = Echo(folder, false), probe = Probe(folder, false),
+                     after = Echo(folder, false);
+    last_lines.push_back({before.last_line_ms, probe.last_line_ms, after.last_line_ms});
+    ends.push_back({before.end_ms, probe.end_ms, after.end_ms});
   }
-  fmt::print("{:<44} {:>14} {:>14} {:>7}\n", "what", "measured", "floor", "ratio");
-  PrintTime("start to the probe's last line (echo)", measured.last_line_ms, floor.last_line_ms);
-  PrintTime("start to the launcher's end (echo)", measured.end_ms, floor.end_ms);
+  Table table;
+  AddTime("start to the probe's last line (echo)", last_lines, table);
+  AddTime("start to the launcher's end (echo)", ends, table);
   const MemoryByProgram without = Echo(folder, true).memory, with = Probe(folder, true).memory;
-  PrintMemory("memory at the peak, PSS/RSS", Total(with), Total(without));
+  AddMemory("memory at the peak, PSS/RSS", Total(with), Total(without), table);
   for (const auto& [name, memory] : with) {
     const auto same = without.find(name);
-    PrintMemory("  " + name, memory, same == without.end() ? Memory{} : same->second);
+    AddMemory("  " + name, memory, same == without.end() ? Memory{} : same->second, table);
   }
-  return 0;
+  return table.Finish("bench_vm");
 }
 
 }  // namespace

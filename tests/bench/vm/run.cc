@@ -6,12 +6,13 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+
+#include "tests/bench/measure.h"
 
 namespace smolvm::bench {
 namespace {
@@ -22,12 +23,6 @@ namespace fs = std::filesystem;
 constexpr double kLimitMs = 900'000;
 // Looking at memory costs the machine a little time, so it is done seldom.
 constexpr int kLookMs = 100;
-
-double Now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
-}
 
 struct Child {
   pid_t pid = -1;

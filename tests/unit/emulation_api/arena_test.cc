@@ -68,6 +68,26 @@ TEST(ArenaTest, HolesJoinAgain) {
   EXPECT_TRUE(arena.Free(whole));
 }
 
+// Blocks that can hold a huge page begin at one, as long as that keeps no memory from being used.
+TEST(ArenaTest, LargeBlocksBeginAtAHugePage) {
+  constexpr size_t kHuge = size_t{2} << 20;
+  Arena& arena = TheArena();
+  const uintptr_t small = arena.Allocate(100);
+  const uintptr_t large = arena.Allocate(kHuge + 1), another = arena.Allocate(kHuge);
+  EXPECT_EQ(large % kHuge, 0u);
+  EXPECT_EQ(another % kHuge, 0u);
+  EXPECT_LT(arena.Allocate(100), large);  // what was skipped is used
+  EXPECT_TRUE(arena.Free(small + 4096));
+  EXPECT_TRUE(arena.Free(large));
+  EXPECT_TRUE(arena.Free(another));
+  const uintptr_t rest = arena.Allocate(arena.free_bytes());
+  EXPECT_NE(rest, 0u);
+  EXPECT_NE(rest % kHuge, 0u);
+  EXPECT_TRUE(arena.Free(rest));
+  EXPECT_TRUE(arena.Free(small));
+  EXPECT_EQ(arena.free_bytes(), arena.device_bytes());
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(ArenaDeathTest, FreedPagesCannotBeTouched) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -74,6 +74,42 @@ TEST_F(ChannelTest, SkipDropsExactlyWhatItIsTold) {
   EXPECT_EQ(last, sent.back());
 }
 
+TEST_F(ChannelTest, ReadsExactlyAndNothingAhead) {
+  const std::vector<char> sent = Pattern(100'000);
+  ASSERT_TRUE(here_->Write(sent.data(), 100));
+  char first[40];
+  ASSERT_TRUE(there_->Read(first, 10));
+  EXPECT_EQ(there_->buffered(), 90u);
+  // What is buffered already comes first; behind it nothing is taken that was not asked for.
+  ASSERT_TRUE(there_->ReadExactly(first, 40));
+  ASSERT_TRUE(there_->ReadExactly(first, 40));
+  EXPECT_EQ(there_->buffered(), 10u);
+  ASSERT_TRUE(here_->Write(sent.data() + 100, 900));
+  ASSERT_TRUE(there_->ReadExactly(first, 40));
+  EXPECT_EQ(there_->buffered(), 0u);
+  EXPECT_EQ(std::vector<char>(first, first + 40),
+            std::vector<char>(sent.begin() + 90, sent.begin() + 130));
+  // In pieces, as they come.
+  std::vector<char> rest(sent.size() - 130);
+  std::thread writer([&] {
+    for (size_t at = 1000; at < sent.size(); at += 9'900) {
+      EXPECT_TRUE(here_->Write(sent.data() + at, 9'900));
+    }
+  });
+  EXPECT_TRUE(there_->ReadExactly(rest.data(), rest.size()));
+  writer.join();
+  EXPECT_EQ(rest, std::vector<char>(sent.begin() + 130, sent.end()));
+}
+
+TEST_F(ChannelTest, ExactlyIsNotLessAtTheEnd) {
+  ASSERT_TRUE(here_->Write("abc", 3));
+  here_.reset();
+  char bytes[4];
+  errno = EIO;
+  EXPECT_FALSE(there_->ReadExactly(bytes, 4));
+  EXPECT_EQ(errno, 0);
+}
+
 TEST_F(ChannelTest, SaysWhetherSomethingIsThere) {
   EXPECT_FALSE(there_->Readable());
   ASSERT_TRUE(here_->Write("ab", 2));
