@@ -48,7 +48,6 @@ constexpr char kOneAtATime[] =
     "GCC takes one element at a time (calls of logf and expf, loops with an early end, sums in "
     "order); "
     "the device takes a thread a lane";
-constexpr char kNoTiles[] = "the C++ writes down columns; the kernel goes through tiles";
 
 std::string CompileKernels() {
   const char* home = getenv("CUDA_HOME");
@@ -238,7 +237,9 @@ void RunAll(Bench& bench) {
     auto* expected = bench.Fill<unsigned>(256, [](size_t) { return 0u; });
     bench.Compare(
         "histogram", 0, {{64, 1, 1}, {256, 1, 1}}, Params() << in << out << n,
-        [&, in] { Histogram(in, expected, n); }, [&, out] { return out[5] == expected[5]; });
+        [&, in] { Histogram(in, expected, n); },
+        // Both add to what is there, and the floor runs twice a round.
+        [&, out] { return 2 * out[5] == expected[5]; });
   }
   {
     constexpr int n = 1 << 20;
@@ -258,7 +259,7 @@ void RunAll(Bench& bench) {
     bench.Compare(
         "transpose", 0, {{n / 32, n / 32, 1}, {32, 8, 1}}, Params() << in << out << n,
         [&, in] { Transpose(in, expected, n); },
-        [&, out] { return std::equal(expected, expected + n * n, out); }, kNoTiles);
+        [&, out] { return std::equal(expected, expected + n * n, out); });
     bench.Compare(
         "stencil", 0, {{n / 32, n / 8, 1}, {32, 8, 1}}, Params() << in << out << n,
         [&, in] { Stencil(in, expected, n); },
