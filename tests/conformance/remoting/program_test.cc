@@ -23,9 +23,9 @@ INSTANTIATE_TEST_SUITE_P(Errors, Program,
                                            "null_outputs", "proc_addresses", "huge_allocation"),
                          [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Memory, Program,
-                         ::testing::Values("round_trip", "host_register", "read_into_pinned",
-                                           "pointer_attributes", "reset", "pageable_copies",
-                                           "unmapped_sources"),
+                         ::testing::Values("round_trip", "host_register", "copies_back_in_order",
+                                           "read_into_pinned", "pointer_attributes", "reset",
+                                           "pageable_copies", "unmapped_sources"),
                          [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Streams, Program,
                          ::testing::Values("host_functions", "host_function_feeds_copy",

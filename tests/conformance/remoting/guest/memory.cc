@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <thread>
 
 #include "tests/conformance/remoting/guest/command.h"
 
@@ -59,6 +60,50 @@ COMMAND(host_register) {
   OK(cuStreamSynchronize(nullptr));
   CHECK(unaligned[0] == 0x5a && unaligned[10000] == 0x5a && unaligned[10001] == 0);
   OK(cuMemHostUnregister(unaligned));
+}
+
+// What is submitted behind a copy back neither changes its bytes nor takes its source away, in the
+// copy's own stream, in another, and from another thread.
+COMMAND(copies_back_in_order) {
+  constexpr size_t kBytes = size_t{4} << 20;
+  const CUcontext context = Start();
+  unsigned char* pinned = nullptr;
+  OK(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), 2 * kBytes, 0));
+  CUstream stream = nullptr, other = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  OK(cuStreamCreate(&other, CU_STREAM_DEFAULT));
+  CUdeviceptr device = 0;
+  OK(cuMemAlloc(&device, kBytes));
+  const auto holds = [&](size_t at, unsigned char value) {
+    return pinned[at] == value && pinned[at + kBytes / 2] == value &&
+           pinned[at + kBytes - 1] == value;
+  };
+  for (CUstream each : {stream, other, CUstream{nullptr}, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+    OK(cuMemsetD8Async(device, 1, kBytes, each));
+    OK(cuMemcpyDtoHAsync(pinned, device, kBytes, each));
+    OK(cuMemsetD8Async(device, 2, kBytes, each));
+    OK(cuMemcpyDtoHAsync(pinned + kBytes, device, kBytes, each));
+    OK(cuStreamSynchronize(each));
+    CHECK(holds(0, 1) && holds(kBytes, 2));
+  }
+  // The legacy stream waits for the blocking one.
+  OK(cuMemcpyDtoHAsync(pinned, device, kBytes, other));
+  OK(cuMemsetD8(device, 3, kBytes));
+  OK(cuStreamSynchronize(other));
+  CHECK(holds(0, 2));
+  // A thread that has no context when the copy is asked for.
+  OK(cuMemcpyDtoHAsync(pinned, device, kBytes, stream));
+  std::thread([&] {
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemsetD8Async(device, 4, kBytes, stream));
+  }).join();
+  OK(cuStreamSynchronize(stream));
+  CHECK(holds(0, 3));
+  OK(cuMemcpyDtoHAsync(pinned, device, kBytes, stream));
+  OK(cuMemFree(device));
+  OK(cuStreamSynchronize(stream));
+  CHECK(holds(0, 4));
+  OK(cuMemFreeHost(pinned));
 }
 
 COMMAND(read_into_pinned) {
