@@ -25,19 +25,12 @@ uint64_t Saturate(Wide value, unsigned width) {
   return Low(std::clamp(value, -most - 1, most), width);
 }
 
-// add, addc, sub, subc, and the additions of mad: with carry in and out.
+// add, addc and the additions of mad, and sub and subc by the complement: with carry in and out.
 uint64_t AddWithCarry(uint64_t a, uint64_t b, bool carry_in, unsigned width, bool* carry_out) {
   const UWide sum =
       static_cast<UWide>(Truncate(a, width)) + Truncate(b, width) + (carry_in ? 1 : 0);
   *carry_out = (sum >> width) != 0;
   return Truncate(static_cast<uint64_t>(sum), width);
-}
-
-uint64_t SubtractWithBorrow(uint64_t a, uint64_t b, bool borrow_in, unsigned width, bool* borrow) {
-  const Wide difference =
-      static_cast<Wide>(Truncate(a, width)) - Truncate(b, width) - (borrow_in ? 1 : 0);
-  *borrow = difference < 0;
-  return Low(difference, width);
 }
 
 bool EvaluateSum(const Instruction& i, Sources s, Carry* carry, Value* value) {
@@ -50,10 +43,10 @@ bool EvaluateSum(const Instruction& i, Sources s, Carry* carry, Value* value) {
     value->bits = Saturate(is_add ? a + b : a - b, width);
     return true;
   }
-  const bool in = with_carry && carry->flag;
+  // As NVIDIA's assembler has it: a - b is a + ~b + 1, and the flag that sum's carry.
+  const bool in = with_carry ? carry->flag : !is_add;
   bool out;
-  value->bits = is_add ? AddWithCarry(s[0], s[1], in, width, &out)
-                       : SubtractWithBorrow(s[0], s[1], in, width, &out);
+  value->bits = AddWithCarry(s[0], is_add ? s[1] : ~s[1], in, width, &out);
   if (i.modifiers.cc) carry->flag = out;
   return true;
 }

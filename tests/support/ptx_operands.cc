@@ -108,6 +108,13 @@ void Block::Write(Thread* t, const Operand& o, Type type, uint64_t bits) {
 }
 
 void Block::Move(Thread* t, const Instruction& i) {
+  if (i.modifiers.vector > 1) {
+    std::vector<uint64_t> values;
+    for (const Operand& o : i.ElementsOf(i.operands[1])) values.push_back(Read(t, i, o, i.type()));
+    const auto to = i.ElementsOf(i.operands[0]);
+    for (size_t n = 0; n < to.size(); ++n) Write(t, to[n], i.type(), values[n]);
+    return;
+  }
   const uint64_t bits = Read(t, i, i.operands[1], i.type());
   const Operand& d = i.operands[0];
   if (d.kind != Operand::Kind::kVector) return Write(t, d, i.type(), bits);

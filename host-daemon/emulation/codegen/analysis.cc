@@ -152,6 +152,26 @@ class Analyser {
     if (!dynamic.empty()) facts_.static_shared_bytes = facts_.dynamic_shared_offset;
   }
 
+  // Behind `end`; the end of those that have a place.
+  uint64_t PlaceParams(FunctionFacts* f, uint64_t end) const {
+    const Function& function = Body(*f);
+    f->param_offsets.assign(function.params.size(), kNotInFrame);
+    const auto place = [&](const Operand& operand) {
+      if (operand.kind != Operand::Kind::kSymbol || operand.symbol.kind != SymbolKind::kParam)
+        return;
+      uint64_t& offset = f->param_offsets[operand.symbol.index];
+      if (offset != kNotInFrame) return;
+      const ptx::Variable& param = function.params[operand.symbol.index];
+      offset = AlignUp(end, param.alignment);
+      end = offset + param.bytes;
+    };
+    for (const Instruction& instruction : function.body) {
+      std::ranges::for_each(instruction.operands, place);
+      std::ranges::for_each(instruction.elements, place);
+    }
+    return end;
+  }
+
   void LayOutFrame(FunctionFacts* f) {
     const Function& function = Body(*f);
     f->local_offsets.resize(function.variables.size());
@@ -163,6 +183,7 @@ class Analyser {
       f->local_offsets[i] = end;
       end += variable.bytes;
     }
+    if (f->index != facts_.kernel) end = PlaceParams(f, end);
     // Frames begin 16-aligned; larger alignments than that are given by nvcc to nothing in local
     // memory.
     f->frame_bytes = AlignUp(end, 16);

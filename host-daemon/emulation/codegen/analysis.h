@@ -17,6 +17,8 @@ namespace smolvm::emulation::codegen {
 enum class Builtin { kNone, kVprintf, kAssertFail, kMalloc, kFree };
 Builtin BuiltinNamed(std::string_view name);
 
+inline constexpr uint64_t kNotInFrame = UINT64_MAX;
+
 struct FunctionFacts {
   uint32_t index = ptx::kNoIndex;
   ptx::Cfg cfg;
@@ -24,6 +26,9 @@ struct FunctionFacts {
   // Function::variables.
   std::vector<uint64_t> local_offsets;
   std::vector<uint64_t> shared_offsets;
+  // In the frame too: parameters of a function (not a kernel's) whose address is taken, which is
+  // one of local memory (PTX ISA, "mov"); kNotInFrame for the others. By index in Function::params.
+  std::vector<uint64_t> param_offsets;
   uint64_t frame_bytes = 0;
   bool is_recursive = false;
   // Blocks whose end must yield when control goes back: loops that wait for other threads.

@@ -50,6 +50,13 @@ inline constexpr const char* kProcessEnds = "the process is ending";
 // Whether an instruction is translated, in at least one of its forms: for docs/ptx.md.
 bool IsTranslated(ptx::Opcode opcode);
 
+// False, with a message, when a kernel can reach an instruction that is not. What Compile() says of
+// forms of instructions is known only then.
+bool HasTranslation(const ptx::Module& module, const KernelFacts& facts, std::string* error);
+
+// "unsupported PTX instruction `tex.2d.v4.f32.f32` (line 12)"
+std::string Unsupported(const ptx::Instruction& instruction);
+
 // What objects depend on besides their source: the emitter's revision, LLVM's version, the CPU and
 // its features.
 std::string TargetDescription();

@@ -73,7 +73,8 @@ V FunctionEmitter::SymbolAddress(const Instruction& i, ptx::Symbol symbol, int64
     }
     case SymbolKind::kParam:
       if (is_kernel) return I64(f.params[symbol.index].offset + plus);
-      break;
+      if (facts.param_offsets[symbol.index] == kNotInFrame) break;
+      return b.CreateAdd(frame, I64(facts.param_offsets[symbol.index] + plus));
     case SymbolKind::kReturn:
       break;
     case SymbolKind::kFunction: {
@@ -120,6 +121,8 @@ bool FunctionEmitter::IsKnownGood(const Operand& address, Access access, StateSp
 
 V FunctionEmitter::Pointer(const Instruction& i, const Operand& address, Access access) {
   const bool known = IsKnownGood(address, access, &access.space);
+  if (access.space == StateSpace::kParam && !is_kernel)
+    return ParamPointer(i, address, access.bytes);
   V value = address.base == Operand::AddressBase::kSymbol
                 ? SymbolAddress(i, address.symbol, address.offset)
                 : AddressValue(address);
@@ -185,6 +188,12 @@ V FunctionEmitter::PointerAt(V address, Access access) {
   return b.CreateIntToPtr(generic, m.ptr());
 }
 
+// A parameter of a function whose address is taken.
+V FunctionEmitter::ParamInFrame(uint32_t index) {
+  V address = b.CreateAdd(frame, I64(facts.param_offsets[index]));
+  return b.CreateIntToPtr(GenericOf(address, StateSpace::kLocal), m.ptr());
+}
+
 // .param: of a kernel, its block in the arena; of a function, what the caller passed; of a call,
 // the caller's variable.
 V FunctionEmitter::ParamPointer(const Instruction& i, const Operand& address, unsigned bytes) {
@@ -205,13 +214,19 @@ V FunctionEmitter::ParamPointer(const Instruction& i, const Operand& address, un
   switch (address.symbol.kind) {
     case SymbolKind::kParam:
       if (is_kernel) return at(b.CreateIntToPtr(params_base, m.ptr()), variable.offset + offset);
+      if (facts.param_offsets[address.symbol.index] != kNotInFrame)
+        return at(ParamInFrame(address.symbol.index), offset);
       return at(args, param_layout_.offsets[address.symbol.index] + offset);
     case SymbolKind::kReturn:
       if (is_kernel) break;
       return at(rets, return_layout_.offsets[address.symbol.index] + offset);
     case SymbolKind::kLocal:
-      if (param_variables_[address.symbol.index] == nullptr) break;
-      return at(param_variables_[address.symbol.index], offset);
+      if (V base = param_variables_[address.symbol.index]) {
+        if (lane_ == nullptr) return at(base, offset);
+        V before = b.CreateMul(b.CreateZExt(lane_, b.getInt64Ty()), I64(variable.bytes));
+        return at(b.CreateGEP(b.getInt8Ty(), base, before), offset);
+      }
+      break;
     default:
       break;
   }

@@ -213,6 +213,14 @@ void FunctionEmitter::EmitMbarrierInit(const Instruction& i) {
   StoreBits(pointer, b.CreateOr(count, b.CreateShl(count, kCountBits)), Order::kRelaxed, false);
 }
 
+// The copies before it are done: with .noinc it is an arrival. Otherwise it makes one more pending,
+// and arrives, which is nothing.
+void FunctionEmitter::EmitCpAsyncArrive(const Instruction& i) {
+  if (i.text.find(".noinc") != std::string_view::npos) return EmitMbarrierArrive(i);
+  const bool is_generic = i.modifiers.space == StateSpace::kNone;
+  Pointer(i, i.operands[0], {is_generic ? StateSpace::kNone : StateSpace::kShared, 8, true});
+}
+
 void FunctionEmitter::EmitMbarrierArrive(const Instruction& i) {
   if (i.text.find("expect_tx") != std::string_view::npos ||
       i.text.find("noComplete") != std::string_view::npos) {

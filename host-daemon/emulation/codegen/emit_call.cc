@@ -128,6 +128,8 @@ void FunctionEmitter::EmitCall(const Instruction& i) {
   };
   V arguments = block(in.bytes);
   V results = block(out.bytes);
+  // A callee may leave them out.
+  if (out.bytes != 0) b.CreateMemSet(results, b.getInt8(0), out.bytes, llvm::Align(16));
   const auto at = [&](V base, uint64_t offset) {
     return b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), base, offset);
   };

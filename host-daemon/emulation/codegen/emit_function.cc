@@ -35,6 +35,7 @@ bool FunctionEmitter::Emit(std::string* error) {
   PrepareRegisters();
   EnterFrame();
   LoadRegisterParams();
+  CopyParamsToFrame();
   if (plan_ != nullptr) {
     EmitLaneBlocks();
     *error = error_;
@@ -79,9 +80,11 @@ void FunctionEmitter::PrepareRegisters() {
   for (const Variable& variable : f.variables) {
     V slot = nullptr;
     if (variable.space == StateSpace::kParam) {
-      auto* alloca = b.CreateAlloca(
-          llvm::ArrayType::get(b.getInt8Ty(), std::max<uint64_t>(variable.bytes, 1)));
+      // One for each thread.
+      const uint64_t bytes = std::max<uint64_t>(variable.bytes, 1) * lanes();
+      auto* alloca = b.CreateAlloca(llvm::ArrayType::get(b.getInt8Ty(), bytes));
       alloca->setAlignment(llvm::Align(16));
+      b.CreateMemSet(alloca, b.getInt8(0), bytes, llvm::Align(16));
       slot = alloca;
     }
     param_variables_.push_back(slot);
@@ -128,10 +131,18 @@ void FunctionEmitter::LoadRegisterParams() {
   }
 }
 
+void FunctionEmitter::CopyParamsToFrame() {
+  if (is_kernel) return;
+  for (uint32_t k = 0; k < f.params.size(); ++k) {
+    if (facts.param_offsets[k] == kNotInFrame) continue;
+    V from = b.CreateConstGEP1_64(b.getInt8Ty(), args, param_layout_.offsets[k]);
+    b.CreateMemCpy(ParamInFrame(k), llvm::Align(1), from, llvm::Align(1), f.params[k].bytes);
+  }
+}
+
 void FunctionEmitter::Refuse(const Instruction& i, const std::string& why) {
   if (!error_.empty()) return;
-  error_ = "unsupported PTX instruction `" + std::string(i.text) + "` (line " +
-           std::to_string(i.line) + ")";
+  error_ = Unsupported(i);
   if (!why.empty()) error_ += ": " + why;
 }
 

@@ -32,21 +32,24 @@ V FunctionEmitter::PackedInteger(const Instruction& i, const std::function<V(V, 
   return result;
 }
 
+// Subtraction is x + ~y + 1, and CC.CF the carry of that sum: after sub.cc it is 1 where nothing
+// was borrowed. The ISA calls it a borrow, which is the same while sub.cc is followed by subc
+// alone; but ptxas has one flag for all, so that sub.cc before addc or madc, and add.cc before
+// subc, see this.
 void FunctionEmitter::AddWithCarry(const Instruction& i, V x, V y, bool subtract, bool carry_in) {
-  // Subtraction is x + ~y + 1 with an inverted borrow; CC.CF holds the borrow (PTX ISA 9.7.2:
-  // sub.cc).
   const ID id =
       subtract ? llvm::Intrinsic::usub_with_overflow : llvm::Intrinsic::uadd_with_overflow;
+  const auto inverted_for_subtraction = [&](V flag) { return subtract ? b.CreateNot(flag) : flag; };
   V first = Intrinsic(id, {x, y});
   V value = b.CreateExtractValue(first, 0);
   V flag = b.CreateExtractValue(first, 1);
   if (carry_in) {
-    V in = b.CreateZExt(LoadSlot(carry), value->getType());
+    V in = b.CreateZExt(inverted_for_subtraction(LoadSlot(carry)), value->getType());
     V second = Intrinsic(id, {value, in});
     value = b.CreateExtractValue(second, 0);
     flag = b.CreateOr(flag, b.CreateExtractValue(second, 1));
   }
-  if (i.modifiers.cc) StoreSlot(carry, flag, false);
+  if (i.modifiers.cc) StoreSlot(carry, inverted_for_subtraction(flag), false);
   WriteBits(i.operands[0], value, i.type());
 }
 

@@ -122,8 +122,16 @@ void FunctionEmitter::EmitSt(const Instruction& i) {
   }
 }
 
-// Hints. The address is not touched: prefetching a bad one is no fault.
+// Hints. The address is not touched: prefetching a bad one is no fault. After `discard` the memory
+// holds anything, so also what it held.
 void FunctionEmitter::EmitPrefetch(const Instruction&) {}
+
+// What a cache policy is made of is the device's own affair. Here all are this one, the whole of
+// NVIDIA's evict_unchanged, because there is no cache to steer.
+void FunctionEmitter::EmitCreatepolicy(const Instruction& i) {
+  constexpr uint64_t kNothingChanges = 0x10f0'0000'0000'0000;
+  WriteBits(i.operands[0], I64(kNothingChanges), Type::kB64);
+}
 
 void FunctionEmitter::EmitNothing(const Instruction&) {}
 
@@ -142,25 +150,20 @@ void FunctionEmitter::EmitFence(const Instruction& i) {
 // cp.async.{ca,cg}.shared.global [dst], [src], cp-size{, src-size}: done at once, which its rules
 // allow.
 void FunctionEmitter::EmitCpAsync(const Instruction& i) {
-  if (i.text.find(".mbarrier") != std::string_view::npos || i.operands.size() > 4) return Refuse(i);
-  if (!i.operands[2].is_immediate()) return Refuse(i);
   const uint64_t size = i.operands[2].bits;
-  if (size != 4 && size != 8 && size != 16) return Refuse(i);
   const auto bytes = static_cast<unsigned>(size);
-  V to = Pointer(i, i.operands[0], {StateSpace::kShared, bytes});
-  V source_size = I32(size);
-  if (i.operands.size() == 4) {
-    const Operand& last = i.operands[3];
-    const bool predicate = last.is_register() && f.registers[last.index].type == Type::kPred;
-    // ignore-src: a true predicate writes zeroes.
-    source_size =
-        predicate ? b.CreateSelect(ReadPredicate(last), I32(0), I32(size)) : Read(last, Type::kU32);
-  }
-  if (llvm::isa<llvm::ConstantInt>(source_size)) {
+  V to = Pointer(i, i.operands[0], {StateSpace::kShared, bytes, true});
+  if (i.operands.size() == 3) {
     V from = Pointer(i, i.operands[1], {StateSpace::kGlobal, bytes});
-    b.CreateStore(b.CreateAlignedLoad(Int(bytes * 8), from, llvm::Align(bytes)), to);
+    V all = b.CreateAlignedLoad(Int(bytes * 8), from, llvm::Align(bytes));
+    b.CreateAlignedStore(all, to, llvm::Align(bytes));
     return;
   }
+  const Operand& last = i.operands[3];
+  const bool is_predicate = last.is_register() && f.registers[last.index].type == Type::kPred;
+  // ignore-src: a true predicate writes zeroes.
+  V source_size = is_predicate ? b.CreateSelect(ReadPredicate(last), I32(0), I32(size))
+                               : Read(last, Type::kU32);
   // Bytes beyond src-size are zero, and are not read.
   b.CreateAlignedStore(llvm::ConstantInt::get(Int(bytes * 8), 0), to, llvm::Align(bytes));
   llvm::BasicBlock* copy = NewBlock("copy");

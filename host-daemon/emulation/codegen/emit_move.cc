@@ -9,51 +9,70 @@ using llvm::CmpInst;
 using ptx::Compare;
 using ptx::Instruction;
 using ptx::Opcode;
+using ptx::Operand;
+using ptx::Type;
+
+namespace {
+
+Type PartOf(Type type, size_t parts) {
+  switch (ptx::BitsOf(type) / parts) {
+    case 8:
+      return Type::kB8;
+    case 16:
+      return Type::kB16;
+    case 32:
+      return Type::kB32;
+    default:
+      return Type::kB64;
+  }
+}
+
+}  // namespace
+
+// The bits of what a mov reads; {a, b} is one wide value, a lowest.
+V FunctionEmitter::ReadMoved(const Instruction& i, const Operand& from) {
+  const Type type = i.type();
+  const unsigned bits = ptx::BitsOf(type);
+  if (from.kind == Operand::Kind::kSymbol)
+    return Resize(SymbolAddress(i, from.symbol, from.offset), bits, false);
+  if (from.kind != Operand::Kind::kVector) return ReadBits(from, type);
+  const auto parts = i.ElementsOf(from);
+  const Type part = PartOf(type, parts.size());
+  V value = llvm::ConstantInt::get(Int(bits), 0);
+  for (size_t k = 0; k < parts.size(); ++k) {
+    V bits_of_part = Resize(ReadBits(parts[k], part), bits, false);
+    value = b.CreateOr(value, b.CreateShl(bits_of_part, k * ptx::BitsOf(part)));
+  }
+  return value;
+}
+
+// mov.v2, mov.v4: all are read before any is written.
+void FunctionEmitter::EmitVectorMov(const Instruction& i) {
+  std::vector<V> values;
+  for (const Operand& from : i.ElementsOf(i.operands[1])) values.push_back(ReadMoved(i, from));
+  const auto to = i.ElementsOf(i.operands[0]);
+  for (size_t k = 0; k < to.size(); ++k) WriteBits(to[k], values[k], i.type());
+}
 
 void FunctionEmitter::EmitMov(const Instruction& i) {
   const Type type = i.type();
   const Operand& to = i.operands[0];
   const Operand& from = i.operands[1];
   if (type == Type::kPred) return WritePredicate(to, ReadPredicate(from));
-  if (from.kind == Operand::Kind::kVector) {
-    // {a, b} → one wide register, a lowest.
-    const auto parts = i.ElementsOf(from);
-    const unsigned bits = ptx::BitsOf(type);
-    const unsigned width = bits / static_cast<unsigned>(parts.size());
-    V value = llvm::ConstantInt::get(Int(bits), 0);
-    for (size_t k = 0; k < parts.size(); ++k) {
-      const Type part = width == 8    ? Type::kB8
-                        : width == 16 ? Type::kB16
-                        : width == 32 ? Type::kB32
-                                      : Type::kB64;
-      value =
-          b.CreateOr(value, b.CreateShl(Resize(ReadBits(parts[k], part), bits, false), k * width));
-    }
-    return WriteBits(to, value, type);
-  }
+  if (i.modifiers.vector > 1) return EmitVectorMov(i);
   if (to.kind == Operand::Kind::kVector) {
     const auto parts = i.ElementsOf(to);
-    const unsigned width = ptx::BitsOf(type) / static_cast<unsigned>(parts.size());
-    const Type part = width == 8    ? Type::kB8
-                      : width == 16 ? Type::kB16
-                      : width == 32 ? Type::kB32
-                                    : Type::kB64;
-    V value = ReadBits(from, type);
+    const Type part = PartOf(type, parts.size());
+    const unsigned width = ptx::BitsOf(part);
+    V value = ReadMoved(i, from);
     for (size_t k = 0; k < parts.size(); ++k) {
       WriteBits(parts[k], b.CreateTrunc(b.CreateLShr(value, k * width), Int(width)), part);
     }
     return;
   }
-  if (from.kind == Operand::Kind::kSymbol) {
-    return WriteBits(
-        to, Resize(SymbolAddress(i, from.symbol, from.offset), ptx::BitsOf(type), false), type);
-  }
-  if (from.kind != Operand::Kind::kRegister && !from.is_immediate() &&
-      from.kind != Operand::Kind::kSpecial) {
-    return Refuse(i);
-  }
-  if (CopiesAsFloat(to, type)) return Write(to, Read(from, type), type);
-  WriteBits(to, ReadBits(from, type), type);
+  const bool is_value = from.is_register() || from.is_immediate();
+  if (is_value && CopiesAsFloat(to, type)) return Write(to, Read(from, type), type);
+  WriteBits(to, ReadMoved(i, from), type);
 }
 
 void FunctionEmitter::EmitSelp(const Instruction& i) {

@@ -15,11 +15,9 @@ void FunctionEmitter::EmitBarrier(const Instruction& i) {
     CallHelper(Helper::kBarArrive, {ctx, id, count});
     return;
   }
-  const auto is_zero = [](V value) {
-    const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(value);
-    return constant != nullptr && constant->isZero();
-  };
-  if (coroutine != nullptr && is_zero(id) && is_zero(count)) {
+  const bool is_plain =
+      i.operands.size() == 1 && i.operands[0].is_immediate() && i.operands[0].bits == 0;
+  if (coroutine != nullptr && is_plain) {
     // __syncthreads(): the scheduler looks when the thread has returned. A plain store, so that one
     // thread's turn does not wait for the one's before it.
     b.CreateStore(I32(1), b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), block_ctx,

@@ -108,6 +108,7 @@ class FunctionEmitter {
   void EnterFrame();
   void LeaveFrame();
   void LoadRegisterParams();
+  void CopyParamsToFrame();
   void EmitBlock(uint32_t block);
   void EmitInstruction(const Instruction& i);
   void EmitTerminator(uint32_t block, const Instruction& i);
@@ -188,6 +189,7 @@ class FunctionEmitter {
   V AddressValue(const Operand& address);
   bool IsKnownGood(const Operand& address, Access access, ptx::StateSpace* space);
   V ParamPointer(const Instruction& i, const Operand& address, unsigned bytes);
+  V ParamInFrame(uint32_t index);
   V VariableAddress(uint32_t index);
   std::pair<V, V> BoundsOf(V address, ptx::StateSpace space);
   V Outside(V offset, V bytes, unsigned log2);
@@ -211,6 +213,7 @@ class FunctionEmitter {
   void EmitLd(const Instruction& i);
   void EmitSt(const Instruction& i);
   void EmitPrefetch(const Instruction& i);
+  void EmitCreatepolicy(const Instruction& i);
   void EmitFence(const Instruction& i);
   void EmitCpAsync(const Instruction& i);
   void EmitNothing(const Instruction& i);
@@ -224,6 +227,7 @@ class FunctionEmitter {
   V AtomicFloat(const Instruction& i, V old_bits, Type type, V operand_bits);
   V AtomicPacked(const Instruction& i, V old_bits, Type type, V operand_bits);
   void EmitMbarrierInit(const Instruction& i);
+  void EmitCpAsyncArrive(const Instruction& i);
   void EmitMbarrierArrive(const Instruction& i);
   void EmitMbarrierTest(const Instruction& i);
   void EmitMbarrierPending(const Instruction& i);
@@ -317,6 +321,8 @@ class FunctionEmitter {
 
   // ---- emit_move.cc ----
   void EmitMov(const Instruction& i);
+  void EmitVectorMov(const Instruction& i);
+  V ReadMoved(const Instruction& i, const Operand& from);
   void EmitSelp(const Instruction& i);
   void EmitSlct(const Instruction& i);
   void EmitSetp(const Instruction& i);

@@ -107,7 +107,11 @@ FunctionEmitter::Handler FunctionEmitter::HandlerOf(Opcode opcode) {
     case Opcode::kPrefetch:
     case Opcode::kPrefetchu:
     case Opcode::kApplypriority:
+    case Opcode::kDiscard:
+    case Opcode::kCpAsyncBulkPrefetch:
       return &E::EmitPrefetch;
+    case Opcode::kCreatepolicy:
+      return &E::EmitCreatepolicy;
     case Opcode::kIsspacep:
       return &E::EmitIsspacep;
     case Opcode::kCvta:
@@ -165,6 +169,8 @@ FunctionEmitter::Handler FunctionEmitter::HandlerOf(Opcode opcode) {
     case Opcode::kMbarrierInit:
     case Opcode::kMbarrierInval:
       return &E::EmitMbarrierInit;
+    case Opcode::kCpAsyncMbarrierArrive:
+      return &E::EmitCpAsyncArrive;
     case Opcode::kMbarrierArrive:
     case Opcode::kMbarrierArriveDrop:
       return &E::EmitMbarrierArrive;
@@ -209,6 +215,26 @@ FunctionEmitter::Handler FunctionEmitter::HandlerOf(Opcode opcode) {
 
 bool IsTranslated(Opcode opcode) {
   return FunctionEmitter::HandlerOf(opcode) != nullptr || ptx::EndsBlock(opcode);
+}
+
+bool HasTranslation(const ptx::Module& module, const KernelFacts& facts, std::string* error) {
+  for (const FunctionFacts& function : facts.functions) {
+    for (size_t k = 0; k < function.cfg.blocks.size(); ++k) {
+      if (!function.cfg.reachable[k]) continue;
+      for (uint32_t n = function.cfg.blocks[k].begin; n < function.cfg.blocks[k].end; ++n) {
+        const ptx::Instruction& instruction = module.functions[function.index].body[n];
+        if (IsTranslated(instruction.opcode)) continue;
+        *error = Unsupported(instruction);
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+std::string Unsupported(const ptx::Instruction& instruction) {
+  return "unsupported PTX instruction `" + std::string(instruction.text) + "` (line " +
+         std::to_string(instruction.line) + ")";
 }
 
 }  // namespace smolvm::emulation::codegen

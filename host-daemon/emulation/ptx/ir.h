@@ -130,9 +130,10 @@ struct Modifiers {
   bool to : 1 = false;  // cvta.to
   bool noftz : 1 = false;
   bool uni : 1 = false;
-  bool scaled : 1 = false;  // cvt: .scaled::n2::ue8m0
-  bool po : 1 = false;      // video: plus one
-  uint8_t video_shift = 0;  // video: .shr7, .shr15
+  bool scaled : 1 = false;      // cvt: .scaled::n2::ue8m0
+  bool po : 1 = false;          // video: plus one
+  bool cache_hint : 1 = false;  // .L2::cache_hint: a cache policy was the last operand
+  uint8_t video_shift = 0;      // video: .shr7, .shr15
 };
 
 struct Instruction {
@@ -145,7 +146,8 @@ struct Instruction {
   uint32_t call = kNoIndex;     // kCall: Function::calls
   Modifiers modifiers;
   std::string_view text;  // the mnemonic as written: "ld.global.nc.v4.f32"
-  // As written, destinations first.
+  // As written, destinations first; but without the policy of .L2::cache_hint, which decides
+  // nothing that a program can see.
   std::vector<Operand> operands;
   // The q of "p|q" in setp, the p of "d|p" in shfl, match, elect, lop3 and redux. A register or a
   // sink, or kNone.

@@ -351,7 +351,10 @@ class Reader {
   }
 
   bool ReadModifier(std::string_view word) {
-    if ((info_.modifiers & modifier::kHints) != 0 && IsHint(word)) return true;
+    if ((info_.modifiers & modifier::kHints) != 0 && IsHint(word)) {
+      if (word == "L2::cache_hint") instruction_->modifiers.cache_hint = true;
+      return true;
+    }
     const auto [begin, end] = AllWords().equal_range(word);
     for (auto entry = begin; entry != end; ++entry) {
       const Meaning meaning = entry->second;

@@ -49,11 +49,17 @@ bool Parser::ParseParams(std::vector<Variable>* params, Function* function, uint
   do {
     Variable param;
     if (!ParseParam(function, &param)) return false;
+    if (param.space == StateSpace::kReg) {
+      AddRegisterParam(std::move(param), function, params);
+    } else {
+      params->push_back(std::move(param));
+    }
+  } while (Accept(","));
+  for (Variable& param : *params) {
     param.offset = AlignUp(*bytes, param.alignment);
     *bytes = param.offset + param.bytes;
     if (*bytes > kMaxVariableBytes) return FailAt(param.line, "the parameters are too large");
-    params->push_back(std::move(param));
-  } while (Accept(","));
+  }
   if (function->is_entry && *bytes > kMaxParamBytes) {
     return FailAt(function->line, "a kernel's parameters take at most " +
                                       std::to_string(kMaxParamBytes) + " bytes");
@@ -70,10 +76,22 @@ bool Parser::ParseParam(Function* function, Variable* param) {
   }
   if (!ParseDeclarator(declaration.variable, param)) return false;
   if (space != StateSpace::kReg) return true;
-  if (param->is_array) return FailAt(param->line, "a register cannot be an array");
-  param->reg = static_cast<uint32_t>(function->registers.size());
-  function->registers.push_back({.prefix = param->name, .type = param->type});
-  return true;
+  return !param->is_array || FailAt(param->line, "a register cannot be an array");
+}
+
+// A vector is a parameter for each of its elements; the first one has its name and size.
+void Parser::AddRegisterParam(Variable param, Function* function, std::vector<Variable>* params) {
+  const Register reg{.prefix = param.name, .type = param.type};
+  param.bytes = BytesOf(param.type);
+  param.alignment = static_cast<uint32_t>(std::max<uint64_t>(param.bytes, 1));
+  const uint8_t count = param.vector;
+  for (uint8_t k = 0; k < count; ++k) {
+    param.reg = static_cast<uint32_t>(function->registers.size());
+    function->registers.push_back(reg);
+    params->push_back(param);
+    param.name = "_";
+    param.vector = 1;
+  }
 }
 
 bool Parser::ParseFunctionDirectives(Function* function) {
@@ -159,7 +177,7 @@ bool Parser::DeclareParams(SymbolKind kind, const std::vector<Variable>& params)
     if (params[i].name == "_") continue;
     Name name{.kind = Name::Kind::kSymbol, .symbol = {kind, i}};
     if (params[i].space == StateSpace::kReg) {
-      name = {.kind = Name::Kind::kRegister, .index = params[i].reg};
+      name = RegisterName(params[i].reg, params[i].vector);
     }
     if (!Declare(params[i].name, name, params[i].line)) return false;
   }

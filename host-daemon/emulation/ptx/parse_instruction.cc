@@ -18,6 +18,17 @@ int ComponentOf(std::string_view dot_word) {
   return by_colour == std::string_view::npos ? -1 : static_cast<int>(by_colour);
 }
 
+// Of array elements.
+bool IsIndex(Type type) {
+  const unsigned bits = BitsOf(type);
+  return (IsInteger(type) || IsBits(type)) && (bits == 16 || bits == 32 || bits == 64);
+}
+
+// Those whose address may be "array[index]".
+bool ReadsOrWritesMemory(Opcode opcode) {
+  return opcode == Opcode::kLd || opcode == Opcode::kLdu || opcode == Opcode::kSt;
+}
+
 Selector SelectorOf(std::string_view dot_word) {
   constexpr std::pair<std::string_view, Selector> kWords[] = {
       {".b0", Selector::kB0}, {".b1", Selector::kB1}, {".b2", Selector::kB2},
@@ -107,6 +118,22 @@ bool Parser::ParseOperands(Instruction* instruction) {
       return FailAt(peek().line, "too many operands");
     }
   } while (Accept(","));
+  return !instruction->modifiers.cache_hint || TakeCachePolicy(instruction);
+}
+
+// The last operand of instructions with .L2::cache_hint. It steers caches only, and goes no further
+// than this, so that the others are counted without it.
+bool Parser::TakeCachePolicy(Instruction* instruction) {
+  const auto is_policy = [this](const Operand& operand) {
+    if (operand.kind == Operand::Kind::kInteger) return true;
+    if (!operand.is_register() || operand.negated) return false;
+    const Type type = function().registers[operand.index].type;
+    return BitsOf(type) == 64 && !IsFloat(type);
+  };
+  if (instruction->operands.empty() || !is_policy(instruction->operands.back())) {
+    return FailAt(instruction->line, Quoted(instruction->text) + ": a cache policy is missing");
+  }
+  instruction->operands.pop_back();
   return true;
 }
 
@@ -159,7 +186,7 @@ bool Parser::ParseNamedOperand(Instruction* instruction, Operand* operand) {
   }
   Name name;
   if (!Lookup(token.text, &name)) {
-    if (ParseSpecial(token, operand)) return true;
+    if (ParseSpecial(token, instruction, operand)) return true;
     return FailAt(token.line, "unknown symbol " + Quoted(token.text));
   }
   switch (name.kind) {
@@ -172,6 +199,7 @@ bool Parser::ParseNamedOperand(Instruction* instruction, Operand* operand) {
     case Name::Kind::kSymbol:
       operand->kind = Operand::Kind::kSymbol;
       operand->symbol = name.symbol;
+      if (At("[")) return ParseIndex(*instruction, operand);
       while (At("+") || At("-")) {
         if (!ParseOffset(&operand->offset)) return false;
       }
@@ -181,8 +209,9 @@ bool Parser::ParseNamedOperand(Instruction* instruction, Operand* operand) {
   }
 }
 
-// False without an error when it is no special register.
-bool Parser::ParseSpecial(const Token& name, Operand* operand) {
+// False without an error when it is no special register. "%tid" alone is the whole vector:
+// "mov.v4.u32 v, %tid".
+bool Parser::ParseSpecial(const Token& name, Instruction* instruction, Operand* operand) {
   Special special;
   unsigned number;
   if (!FindSpecial(name.text, &special, &number)) return false;
@@ -190,6 +219,18 @@ bool Parser::ParseSpecial(const Token& name, Operand* operand) {
   operand->index = static_cast<uint32_t>(special);
   operand->component = static_cast<uint8_t>(number);
   if (!HasComponents(special)) return true;
+  constexpr uint8_t kComponents = 4;
+  if (peek().kind != Token::Kind::kDotWord && instruction->modifiers.vector == kComponents) {
+    const Operand one = *operand;
+    *operand = {.kind = Operand::Kind::kVector,
+                .index = static_cast<uint32_t>(instruction->elements.size()),
+                .count = kComponents};
+    for (uint8_t k = 0; k < kComponents; ++k) {
+      instruction->elements.push_back(one);
+      instruction->elements.back().component = k;
+    }
+    return true;
+  }
   const int component = ComponentOf(peek().text);
   if (peek().kind != Token::Kind::kDotWord || component < 0) {
     return FailHere("a component of " + Quoted(name.text));
@@ -227,6 +268,7 @@ bool Parser::ParseSelector(Operand* operand) {
   return true;
 }
 
+// A list of one is that one: "ld.global.b32 {%r1}, [%rd1]".
 bool Parser::ParseVector(Instruction* instruction, Operand* operand) {
   Take();
   std::vector<Operand> members;
@@ -237,19 +279,91 @@ bool Parser::ParseVector(Instruction* instruction, Operand* operand) {
     members.push_back(member);
     if (members.size() > kMaxOperands) return FailAt(peek().line, "too many operands");
   } while (Accept(","));
+  if (!Expect("}")) return false;
+  if (members.size() == 1) {
+    *operand = members[0];
+    return true;
+  }
   operand->kind = Operand::Kind::kVector;
   operand->index = static_cast<uint32_t>(instruction->elements.size());
   operand->count = static_cast<uint32_t>(members.size());
   instruction->elements.insert(instruction->elements.end(), members.begin(), members.end());
-  return Expect("}");
+  return true;
+}
+
+// "array[3]", "array[%r1]", "array[%r1+3]": an index counts elements of the array's type, which for
+// vectors and arrays of arrays is the innermost one (as ptxas has it). Where memory is read or
+// written it is the address itself.
+bool Parser::ParseIndex(const Instruction& instruction, Operand* operand) {
+  const uint32_t line = Take().line;
+  if (operand->symbol.kind == SymbolKind::kFunction) return FailAt(line, "an index of a function");
+  const Variable& variable = VariableOf(*module_, function(), operand->symbol);
+  if (!variable.is_array) return FailAt(line, "an index of something that is no array");
+  const uint64_t bytes = BytesOf(variable.type);
+  uint32_t reg = kNoIndex;
+  Name name;
+  if (peek().kind == Token::Kind::kIdentifier && !At("WARP_SZ")) {
+    const Token token = Take();
+    if (!Lookup(token.text, &name) || name.kind != Name::Kind::kRegister ||
+        !IsIndex(function().registers[name.index].type)) {
+      return FailAt(token.line, Quoted(token.text) + " is no index");
+    }
+    reg = name.index;
+  }
+  int64_t index = 0;
+  if (reg == kNoIndex ? !ParseInteger(&index) : At("+") && !ParseOffset(&index)) return false;
+  operand->offset = static_cast<int64_t>(static_cast<uint64_t>(index) * bytes);
+  if (!Expect("]")) return false;
+  if (reg != kNoIndex) AddIndexing(instruction, reg, bytes, operand);
+  if (ReadsOrWritesMemory(instruction.opcode)) {
+    operand->base =
+        operand->is_register() ? Operand::AddressBase::kRegister : Operand::AddressBase::kSymbol;
+    operand->kind = Operand::Kind::kAddress;
+  }
+  return true;
+}
+
+// What an index in a register stands for: the address is made by instructions of its own, before
+// the one that it stands in, and `*operand` becomes the register that holds it. As ptxas has it,
+// one of 32 bits is extended by its sign whatever its type.
+void Parser::AddIndexing(const Instruction& instruction, uint32_t reg, uint64_t bytes,
+                         Operand* operand) {
+  const bool is_wide = ReadsOrWritesMemory(instruction.opcode) || BitsOf(instruction.type()) == 64;
+  const Type type = is_wide ? Type::kS64 : Type::kS32;
+  const auto add = [&](Opcode opcode, std::string_view text, std::vector<Operand> sources) {
+    Instruction made;
+    made.opcode = opcode;
+    made.line = instruction.line;
+    made.text = text;
+    made.types[made.type_count++] = type;
+    const Operand result{.kind = Operand::Kind::kRegister,
+                         .index = AddRegister({.prefix = "index", .type = type})};
+    made.operands.push_back(result);
+    made.operands.insert(made.operands.end(), sources.begin(), sources.end());
+    if (opcode == Opcode::kCvt) {
+      const Type held = function().registers[reg].type;
+      const Type narrow = IsSigned(held) ? Type::kS16 : Type::kU16;
+      made.types[made.type_count++] = BitsOf(held) == 16   ? narrow
+                                      : BitsOf(held) == 32 ? Type::kS32
+                                                           : Type::kS64;
+    }
+    if (opcode == Opcode::kMad) made.modifiers.half = Half::kLo;
+    function().body.push_back(std::move(made));
+    return result;
+  };
+  const Operand base = add(Opcode::kMov, "mov", {*operand});
+  const Operand index =
+      add(Opcode::kCvt, "cvt", {{.kind = Operand::Kind::kRegister, .index = reg}});
+  const Operand size{.kind = Operand::Kind::kInteger, .bits = bytes};
+  *operand = add(Opcode::kMad, "mad.lo", {index, size, base});
 }
 
 bool Parser::ParseOffset(int64_t* offset) {
   const bool minus = Take().text == "-";
   const uint32_t line = peek().line;
   Constant constant;
-  // One term: "+4-2" is two offsets, and "+-4" one.
-  if (!ParseUnary(0, &constant)) return false;
+  // "+4*2" and "+4-2" are whole expressions, "-4+2" is two offsets.
+  if (minus ? !ParseUnary(0, &constant) : !ParseConstant(&constant)) return false;
   if (constant.kind != Operand::Kind::kInteger) return FailAt(line, "an integer is expected");
   const uint64_t term = minus ? 0 - constant.bits : constant.bits;
   *offset = static_cast<int64_t>(static_cast<uint64_t>(*offset) + term);
@@ -289,6 +403,8 @@ bool Parser::ParseAddress(Instruction* instruction, Operand* operand) {
   if (!ParseAddressBase(&first)) return false;
   if (Accept("]")) {
     *operand = first;
+    // Where the memory is, for systems of several kinds of it.
+    if (instruction->opcode == Opcode::kLd) Accept(".unified");
     return true;
   }
   std::vector<Operand> members{first};
@@ -335,12 +451,15 @@ bool Parser::ParseIndirectBranch(Instruction* instruction) {
 bool Parser::ParseCallList(std::vector<Operand>* list) {
   if (!Expect("(")) return false;
   if (Accept(")")) return true;
-  Instruction holder;  // for the elements that an argument cannot have
   do {
+    Instruction holder;  // for the elements of a vector, each of which is an argument
     Operand operand;
     if (!ParseOperand(&holder, false, &operand)) return false;
-    if (operand.kind == Operand::Kind::kVector) return FailAt(peek().line, "a vector as argument");
-    list->push_back(operand);
+    if (operand.kind == Operand::Kind::kVector) {
+      list->insert(list->end(), holder.elements.begin(), holder.elements.end());
+    } else {
+      list->push_back(operand);
+    }
     if (list->size() > kMaxOperands) return FailAt(peek().line, "too many arguments");
   } while (Accept(","));
   return Expect(")");

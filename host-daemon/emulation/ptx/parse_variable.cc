@@ -143,8 +143,7 @@ bool Parser::DeclareRegisterRange(std::string_view prefix, const Variable& proto
   const uint64_t count = Take().value;
   if (!Expect(">")) return false;
   if (count > UINT32_MAX) return FailAt(line, "too many registers");
-  if (prototype.vector != 1) return FailAt(line, "a range of vector registers");
-  const RegisterRange range{prototype.type, static_cast<uint32_t>(count)};
+  const RegisterRange range{prototype.type, static_cast<uint32_t>(count), prototype.vector};
   if (scopes_.back().AddRange(prefix, range)) return true;
   return Fail(Diagnostic::Code::kDuplicate, line,
               "registers " + Quoted(prefix) + " are declared twice");
@@ -152,13 +151,7 @@ bool Parser::DeclareRegisterRange(std::string_view prefix, const Variable& proto
 
 bool Parser::DeclareRegister(std::string_view name, const Variable& prototype, uint32_t line) {
   const Register reg{.prefix = name, .type = prototype.type};
-  Name what{.kind = Name::Kind::kRegister, .index = AddRegister(reg)};
-  if (prototype.vector > 1) {
-    what.kind = Name::Kind::kVectorRegister;
-    what.count = prototype.vector;
-    for (uint8_t i = 1; i < prototype.vector; ++i) AddRegister(reg);
-  }
-  return Declare(name, what, line);
+  return Declare(name, AddRegisters(reg, prototype.vector), line);
 }
 
 // Dimensions, as bytes from one element to the next, outermost first; the last is the element

@@ -100,6 +100,7 @@ class Parser {
   bool ParseSignature(Function* function);
   bool ParseParams(std::vector<Variable>* params, Function* function, uint64_t* bytes);
   bool ParseParam(Function* function, Variable* param);
+  static void AddRegisterParam(Variable param, Function* function, std::vector<Variable>* params);
   bool ParseFunctionDirectives(Function* function);
   bool ParseTuning(std::string_view word, Function* function, bool* known);
   bool ParseTriple(std::array<uint32_t, 3>* triple);
@@ -142,12 +143,15 @@ class Parser {
   bool ParseInstruction(const Token& first, Instruction instruction);
   bool ParseMnemonicTokens(const Token& first, std::string_view* mnemonic);
   bool ParseOperands(Instruction* instruction);
+  bool TakeCachePolicy(Instruction* instruction);
   bool ParseOperand(Instruction* instruction, bool may_nest, Operand* operand);
   bool ParseNamedOperand(Instruction* instruction, Operand* operand);
-  bool ParseSpecial(const Token& name, Operand* operand);
+  bool ParseSpecial(const Token& name, Instruction* instruction, Operand* operand);
   bool ParseVectorRegister(const Name& name, Instruction* instruction, Operand* operand);
   bool ParseSelector(Operand* operand);
   bool ParseVector(Instruction* instruction, Operand* operand);
+  bool ParseIndex(const Instruction& instruction, Operand* operand);
+  void AddIndexing(const Instruction& instruction, uint32_t reg, uint64_t bytes, Operand* operand);
   bool ParseAddress(Instruction* instruction, Operand* operand);
   bool ParseAddressBase(Operand* operand);
   bool ParseOffset(int64_t* offset);
@@ -172,6 +176,9 @@ class Parser {
   // A register of a range is made at its first use.
   bool Lookup(std::string_view name, Name* found);
   uint32_t AddRegister(Register reg);
+  // `count` registers from `index` on: one, or a vector.
+  static Name RegisterName(uint32_t index, uint32_t count);
+  Name AddRegisters(const Register& reg, uint32_t count);
 
   Function& function() { return module_->functions[current_]; }
   bool in_function() const { return current_ != kNoIndex; }

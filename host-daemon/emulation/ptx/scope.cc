@@ -46,7 +46,7 @@ bool Parser::Lookup(std::string_view name, Name* found) {
     Register reg;
     if (const RegisterRange* range = scope->FindRange(name, &reg.prefix, &reg.number)) {
       reg.type = range->type;
-      *found = {.kind = Name::Kind::kRegister, .index = AddRegister(reg)};
+      *found = AddRegisters(reg, range->vector);
       scope->Add(name, *found);
       return true;
     }
@@ -60,6 +60,17 @@ bool Parser::Lookup(std::string_view name, Name* found) {
 uint32_t Parser::AddRegister(Register reg) {
   function().registers.push_back(reg);
   return static_cast<uint32_t>(function().registers.size() - 1);
+}
+
+Name Parser::RegisterName(uint32_t index, uint32_t count) {
+  const auto kind = count > 1 ? Name::Kind::kVectorRegister : Name::Kind::kRegister;
+  return {.kind = kind, .index = index, .count = count};
+}
+
+Name Parser::AddRegisters(const Register& reg, uint32_t count) {
+  const Name name = RegisterName(AddRegister(reg), count);
+  for (uint32_t k = 1; k < count; ++k) AddRegister(reg);
+  return name;
 }
 
 }  // namespace smolvm::emulation::ptx

@@ -31,6 +31,7 @@ struct Name {
 struct RegisterRange {
   Type type = Type::kNone;
   uint32_t count = 0;
+  uint8_t vector = 1;  // elements of each
 };
 
 class NameScope {

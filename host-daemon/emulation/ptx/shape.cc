@@ -4,8 +4,7 @@ namespace smolvm::emulation::ptx {
 namespace {
 
 std::string_view ShapeOfAtomic(const Instruction& i) {
-  if (i.opcode == Opcode::kRed) return "at*";
-  return i.modifiers.reduction == Reduction::kCas ? "tatt*" : "tat*";
+  return i.opcode == Opcode::kRed ? "at" : "tatt";
 }
 
 std::string_view ShapeOfBarrierReduction(const Instruction& i) {
@@ -75,9 +74,9 @@ std::string_view ShapeOf(const Instruction& i) {
       return "ttu";
     case Opcode::kLd:
     case Opcode::kLdu:
-      return "Ta*";
+      return "Ta";
     case Opcode::kSt:
-      return "aT*";
+      return "aT";
     case Opcode::kPrefetch:
     case Opcode::kPrefetchu:
       return "a";
@@ -111,6 +110,7 @@ std::string_view ShapeOf(const Instruction& i) {
     case Opcode::kMbarrierCompleteTx:
       return "au";
     case Opcode::kMbarrierInval:
+    case Opcode::kCpAsyncMbarrierArrive:
       return "a";
     case Opcode::kMbarrierPendingCount:
       return "u*";

@@ -25,6 +25,7 @@ class InstructionVerifier {
     if (i_.operands.size() < info_.least_operands || i_.operands.size() > info_.most_operands) {
       return Text() + ": wrong number of operands";
     }
+    if (!OptionsFit()) return Text() + ": wrong number of operands for its modifiers";
     if (!HasItsTypes()) return Text() + ": a type is missing";
     if (!CheckSecondDestination()) return Text() + ": '|' has no place here";
     if (i_.opcode == Opcode::kCall) return CheckCall();
@@ -41,6 +42,41 @@ class InstructionVerifier {
 
  private:
   std::string Text() const { return Quoted(i_.text); }
+
+  // cp.async.{ca,cg}.shared.global [to], [from], size{, source size or predicate}
+  bool IsAsyncCopy() const {
+    const auto& o = i_.operands;
+    const bool has_spaces = i_.modifiers.space == StateSpace::kShared &&
+                            i_.modifiers.source_space == StateSpace::kGlobal &&
+                            i_.modifiers.cache != Cache::kNone;
+    if (!has_spaces || o[2].kind != Kind::kInteger) return false;
+    if (!CheckAddress(o[0], StateSpace::kShared) || !CheckAddress(o[1], StateSpace::kGlobal))
+      return false;
+    return o.size() < 4 || CheckTyped(o[3], Type::kU32, false, false) ||
+           (o[3].is_register() && RegisterType(o[3]) == Type::kPred);
+  }
+
+  // Operands that a modifier asks for, and that nothing else does.
+  bool OptionsFit() const {
+    const size_t count = i_.operands.size();
+    switch (i_.opcode) {
+      case Opcode::kSetp:
+      case Opcode::kSet:
+        return (count == 4) == (i_.modifiers.boolean != Bool::kNone);
+      case Opcode::kLop3:
+        return (count == 6) == (i_.modifiers.boolean != Bool::kNone);
+      case Opcode::kShfl:
+        return (count == 5) == i_.modifiers.sync;
+      case Opcode::kVote:
+        return (count == 3) == i_.modifiers.sync;
+      case Opcode::kAtom:
+        return (count == 4) == (i_.modifiers.reduction == Reduction::kCas);
+      case Opcode::kCpAsync:
+        return IsAsyncCopy();
+      default:
+        return true;
+    }
+  }
 
   bool HasItsTypes() const {
     switch (i_.opcode) {
@@ -136,6 +172,16 @@ class InstructionVerifier {
     return true;
   }
 
+  // mov.v2, mov.v4: element by element.
+  bool CheckVectorMove(const Operand& o, bool is_destination) const {
+    if (o.kind != Kind::kVector || o.count != i_.modifiers.vector) return false;
+    if (i_.type() == Type::kPred) return false;
+    for (const Operand& member : i_.ElementsOf(o)) {
+      if (!CheckMove(member, is_destination)) return false;
+    }
+    return true;
+  }
+
   bool CheckMove(const Operand& o, bool is_destination) const {
     const Type type = i_.type();
     if (o.kind == Kind::kVector) return type != Type::kPred && CheckPack(o, is_destination);
@@ -148,7 +194,7 @@ class InstructionVerifier {
     return CheckTyped(o, type, false, is_destination);
   }
 
-  bool CheckAddress(const Operand& o) const {
+  bool CheckAddress(const Operand& o, StateSpace space) const {
     if (o.kind != Kind::kAddress) return false;
     switch (o.base) {
       case Operand::AddressBase::kAbsolute:
@@ -157,7 +203,7 @@ class InstructionVerifier {
         return IsAddressRegister(o.index);
       default:
         return o.symbol.kind != SymbolKind::kFunction &&
-               SpaceFits(VariableOf(module_, function_, o.symbol).space);
+               SpaceFits(space, VariableOf(module_, function_, o.symbol).space);
     }
   }
 
@@ -166,8 +212,7 @@ class InstructionVerifier {
     return (BitsOf(type) == 32 || BitsOf(type) == 64) && !IsFloat(type);
   }
 
-  bool SpaceFits(StateSpace held) const {
-    const StateSpace named = i_.modifiers.space;
+  static bool SpaceFits(StateSpace named, StateSpace held) {
     if (named == StateSpace::kNone) return true;
     return named == held || (named == StateSpace::kSharedCluster && held == StateSpace::kShared);
   }
@@ -205,7 +250,8 @@ class InstructionVerifier {
       case Slot::kLooseSource:
         return CheckTyped(o, i_.source_type(), true, is_destination);
       case Slot::kMove:
-        return CheckMove(o, is_destination);
+        return i_.modifiers.vector == 1 ? CheckMove(o, is_destination)
+                                        : CheckVectorMove(o, is_destination);
       case Slot::kPointer:
         return o.kind == Kind::kSymbol || o.kind == Kind::kInteger ||
                CheckTyped(o, i_.type(), false, is_destination);
@@ -218,7 +264,7 @@ class InstructionVerifier {
       case Slot::kConstant:
         return o.kind == Kind::kInteger;
       case Slot::kAddress:
-        return CheckAddress(o);
+        return CheckAddress(o, i_.modifiers.space);
       case Slot::kLabel:
         return o.kind == Kind::kLabel;
       case Slot::kTargets:

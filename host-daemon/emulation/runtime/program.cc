@@ -55,7 +55,7 @@ CUresult ProgramImpl::Prepare(JitLog* log) {
   if (const CUresult result = InitialiseVariables(log); result != CUDA_SUCCESS) return result;
   for (size_t i = 0; i < module_.functions.size(); ++i) {
     if (module_.functions[i].is_entry && module_.functions[i].has_body)
-      Describe(static_cast<uint32_t>(i));
+      Describe(static_cast<uint32_t>(i), log);
   }
   return CheckLimits(log);
 }
@@ -95,7 +95,10 @@ CUresult ProgramImpl::AllocateVariables(JitLog* log) {
       bytes = (bytes + alignment - 1) / alignment * alignment;
       addresses_[i] = bytes;  // for now, the offset
       bytes += std::max<uint64_t>(variable.bytes, 1);
-      if (bytes > kMost) return CUDA_ERROR_OUT_OF_MEMORY;
+      if (bytes > kMost) {
+        log->error += "out of memory: the module's variables need more than 1 TiB\n";
+        return CUDA_ERROR_OUT_OF_MEMORY;
+      }
     }
     if (bytes == 0) continue;
     const uintptr_t base = arena_.Allocate(bytes, 4096);
@@ -144,7 +147,9 @@ CUresult ProgramImpl::InitialiseVariables(JitLog* log) {
   return CUDA_SUCCESS;
 }
 
-void ProgramImpl::Describe(uint32_t index) {
+// What is refused whatever else is known of it is told when it is loaded: to cuFuncLoad and
+// launches no program gives a buffer for reasons.
+void ProgramImpl::Describe(uint32_t index, JitLog* log) {
   const ptx::Function& function = module_.functions[index];
   auto kernel = std::make_unique<Kernel>();
   KernelInfo info;
@@ -152,7 +157,11 @@ void ProgramImpl::Describe(uint32_t index) {
   for (const ptx::Variable& param : function.params)
     info.params.push_back({param.offset, param.bytes});
   info.param_bytes = function.param_bytes;
-  if (codegen::AnalyseKernel(module_, index, &kernel->facts, &kernel->problem)) {
+  const bool is_whole = codegen::AnalyseKernel(module_, index, &kernel->facts, &kernel->problem);
+  if (!is_whole || !codegen::HasTranslation(module_, kernel->facts, &kernel->problem)) {
+    log->error += fmt::format("kernel '{}' cannot run: {}\n", info.name, kernel->problem);
+  }
+  if (is_whole) {
     const codegen::KernelFacts& facts = kernel->facts;
     info.static_shared_bytes = facts.static_shared_bytes;
     info.local_bytes = facts.local_bytes;
@@ -243,19 +252,31 @@ std::shared_ptr<codegen::LoadedCode> ProgramImpl::Obtain(const Kernel& kernel, u
   return loaded;
 }
 
+// Told at the first try; a program may try for ever.
+CUresult ProgramImpl::Refuse(size_t index) {
+  Kernel& kernel = *compiled_[index];
+  if (!kernel.is_refused) {
+    log::Error("event=kernel_refused kernel={} reason={}", log::Quote(kernels_[index].name),
+               log::Quote(kernel.problem));
+  }
+  kernel.is_refused = true;
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult ProgramImpl::CompileLocked(size_t index) {
   Kernel& kernel = *compiled_[index];
-  if (!kernel.problem.empty()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!kernel.problem.empty()) return Refuse(index);
   bool compiled = false;
   std::string error;
   kernel.loaded = Obtain(kernel, 1, &compiled, &error);
   if (kernel.loaded == nullptr) {
-    log::Error("event={} kernel={} reason={}", compiled ? "kernel_load_failed" : "kernel_refused",
-               log::Quote(kernels_[index].name), log::Quote(error));
-    if (error == codegen::kProcessEnds) return CUDA_ERROR_DEINITIALIZED;
-    if (compiled) return CUDA_ERROR_OUT_OF_MEMORY;
-    kernel.problem = error;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    if (!compiled && error != codegen::kProcessEnds) {
+      kernel.problem = error;
+      return Refuse(index);
+    }
+    log::Error("event=kernel_load_failed kernel={} reason={}", log::Quote(kernels_[index].name),
+               log::Quote(error));
+    return compiled ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_DEINITIALIZED;
   }
   kernel.code.function = kernel.loaded->function();
   AddVectorTier(index);

@@ -32,7 +32,8 @@ class ProgramImpl : public Program {
  private:
   struct Kernel {
     codegen::KernelFacts facts;
-    std::string problem;  // why it cannot be compiled; logged once
+    std::string problem;      // why it cannot be compiled
+    bool is_refused = false;  // and that it was logged
     std::atomic<bool> ready{false};
     std::shared_ptr<codegen::LoadedCode> loaded;
     std::shared_ptr<codegen::LoadedCode> loaded_wide;  // the vector tier's
@@ -42,7 +43,7 @@ class ProgramImpl : public Program {
   CUresult AllocateVariables(JitLog* log);
   CUresult InitialiseVariables(JitLog* log);
   uint64_t AddressOf(ptx::Symbol symbol) const;
-  void Describe(uint32_t function);
+  void Describe(uint32_t function, JitLog* log);
   CUresult CheckLimits(JitLog* log) const;
   // The key of a kernel's object: what it is made from, and by what.
   std::string KeyOf(const Kernel& kernel, unsigned lanes) const;
@@ -52,6 +53,7 @@ class ProgramImpl : public Program {
   std::shared_ptr<codegen::LoadedCode> Obtain(const Kernel& kernel, unsigned lanes, bool* compiled,
                                               std::string* error) const;
   CUresult CompileLocked(size_t index);
+  CUresult Refuse(size_t index);
   void AddVectorTier(size_t index);
 
   const ptx::Module module_;

@@ -176,6 +176,48 @@ TEST(Parse, ReadsVectorRegisters) {
   EXPECT_EQ(f.body[1].operands[2].index, f.body[0].ElementsOf(f.body[0].operands[0])[3].index);
 }
 
+TEST(Parse, ReadsRangesOfVectorRegisters) {
+  const Module module = ParseOrFail(
+      Kernel(".reg .v2 .b32 %v<3>; mov.b32 %v2.y, %v0.x; ld.global.v2.b32 %v2, [%rd1];"));
+  const Function& f = module.functions[0];
+  ASSERT_EQ(f.body[1].operands[0].count, 2u);
+  EXPECT_EQ(f.body[0].operands[0].index, f.body[1].ElementsOf(f.body[1].operands[0])[1].index);
+}
+
+TEST(Parse, TakesAListOfOneForItsMember) {
+  const Instruction ld = FirstOf("ld.global.b32 { %r1 }, [%rd1];");
+  EXPECT_TRUE(ld.operands[0].is_register());
+  EXPECT_TRUE(ld.elements.empty());
+  const Instruction tex = FirstOf("tex.1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5}];");
+  EXPECT_TRUE(tex.ElementsOf(tex.operands[1])[1].is_register());
+}
+
+TEST(Parse, LeavesCachePoliciesOut) {
+  const Instruction ld = FirstOf("ld.global.L2::cache_hint.b32 %r1, [%rd1].unified, %rd2;");
+  EXPECT_TRUE(ld.modifiers.cache_hint);
+  EXPECT_EQ(ld.operands.size(), 2u);
+  const Instruction copy =
+      FirstOf("cp.async.ca.shared.global.L2::cache_hint [%rd1], [%rd2], 16, %rd3;");
+  EXPECT_TRUE(copy.modifiers.cache_hint);
+  EXPECT_EQ(copy.operands.size(), 3u);
+}
+
+TEST(Parse, ReadsElementsOfArrays) {
+  const Module module = ParseOrFail(
+      Kernel("ld.global.b32 %r1, a[3]; mov.u64 %rd1, a[1+1]; ld.global.b32 %r1, a[%r2+1];",
+             ".global .b32 a[8];\n"));
+  const Function& f = module.functions[0];
+  EXPECT_EQ(f.body[0].operands[1].kind, Kind::kAddress);
+  EXPECT_EQ(f.body[0].operands[1].offset, 12);
+  EXPECT_EQ(f.body[1].operands[1].kind, Kind::kSymbol);
+  EXPECT_EQ(f.body[1].operands[1].offset, 8);
+  // The address is computed first.
+  ASSERT_EQ(f.body.size(), 7u);
+  EXPECT_EQ(f.body[2].operands[1].offset, 4);
+  EXPECT_EQ(f.body[5].operands[1].base, Operand::AddressBase::kRegister);
+  EXPECT_EQ(f.body[5].operands[1].index, f.body[4].operands[0].index);
+}
+
 TEST(Parse, ResolvesLabelsInScopes) {
   const Module module =
       ParseOrFail(Kernel("bra END;\n{ L: @%p1 bra L; bra END; }\nL: bra L;\n"
@@ -288,6 +330,29 @@ TEST(Parse, ReadsCalls) {
   EXPECT_EQ(k.calls[2].callee.kind, Kind::kRegister);
   EXPECT_EQ(k.calls[2].prototype, 0u);
   EXPECT_EQ(k.calls[3].targets, 0u);
+}
+
+// Each of its elements is one.
+TEST(Parse, ReadsVectorsAsParametersArgumentsAndResults) {
+  const Module module = ParseOrFail(std::string(kHeader) + R"(
+.func (.reg .v2 .b32 out) swap (.reg .v2 .b32 in, .reg .b32 _) {
+  mov.b32 out.x, in.y; mov.b32 out.y, in.x; ret; }
+.entry k() {
+  .reg .v2 .b32 v; .reg .b64 %rd<2>;
+  call (v), swap, (v, v.x);
+  mov.u64 %rd1, swap;
+  proto: .callprototype (.reg .v2 .b32 _) _ (.reg .v2 .b32 _, .reg .b32 _);
+  call (v), %rd1, (v, 5), proto;
+  ret;
+})");
+  const Function& swap = module.functions[0];
+  ASSERT_EQ(swap.params.size(), 3u);
+  EXPECT_EQ(swap.returns.size(), 2u);
+  EXPECT_EQ(swap.params[1].offset, 4u);
+  EXPECT_EQ(swap.body[0].operands[1].index, swap.params[1].reg);
+  const Function& k = module.functions[1];
+  EXPECT_EQ(k.calls[0].arguments.size(), 3u);
+  EXPECT_EQ(k.calls[1].returns.size(), 2u);
 }
 
 TEST(Parse, ReplacesAnAliasByItsFunction) {

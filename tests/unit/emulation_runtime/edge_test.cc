@@ -221,7 +221,8 @@ TEST_F(Edges, Table) {
   }
 }
 
-// 9.7.2: CC.CF goes through chains of any length; sub's flag is a borrow.
+// 9.7.2: CC.CF goes through chains of any length. (Of sums and differences together:
+// TheCarryFlagGoesFromSumsToDifferencesAndBack in operands_test.cc.)
 TEST_F(Edges, CarryChains) {
   ASSERT_EQ(Load(R"(.version 8.7
 .target sm_90
