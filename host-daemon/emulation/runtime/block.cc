@@ -53,11 +53,11 @@ bool Block::Start(Launch& launch, uint64_t index, const BlockCode& code) {
   occupied_barriers_ = 0;
   for (uint32_t w = 0; w < warp_count_; ++w) {
     Warp& warp = warps_[w];
-    warp.valid = warp.ready = LowLanes(count - w * kWarpSize);
-    warp.yielded = warp.exited = warp.converging = warp.meeting_count = 0;
+    warp.valid = warp.next = LowLanes(count - w * kWarpSize);
+    warp.ready = warp.yielded = warp.exited = warp.converging = warp.meeting_count = 0;
   }
-  ready_warps_ = LowLanes(warp_count_);
-  current_warp_ = 0;
+  next_warps_ = LowLanes(warp_count_);
+  ready_warps_ = yielded_warps_ = converging_warps_ = spinners_rounds_ = 0;
   is_coroutine_ = launch.code->is_coroutine;
   sweeping_ = false;
   may_sweep_ = true;
@@ -96,20 +96,64 @@ void Block::PrepareThreads(const Launch& launch, const BlockCode& code) {
   prepared_for_ = launch.grid_id;
 }
 
-// The next ready thread, from the current warp first: its lanes share cache lines. Null when there
-// is none.
-ThreadContext* Block::Next() {
-  if (ready_warps_ == 0) return nullptr;
-  if (warps_[current_warp_].ready == 0) {
-    const uint32_t later = ready_warps_ & ~LowLanes(current_warp_);
-    current_warp_ = std::countr_zero(later != 0 ? later : ready_warps_);
+// Opens the next round, which is for all lanes that have become ready in this one. False when there
+// are none.
+bool Block::BeginRound() {
+  for (uint32_t rest = converging_warps_; rest != 0; rest &= rest - 1) {
+    const uint32_t w = std::countr_zero(rest);
+    if (warps_[w].next == 0 && warps_[w].yielded == 0) LeaveActiveMask(w);
   }
-  Warp& warp = warps_[current_warp_];
+  if (next_warps_ == 0) return false;
+  if (yielded_warps_ != 0 && ++spinners_rounds_ == kRoundsOfASpinner) WakeSpinners();
+  for (uint32_t rest = next_warps_; rest != 0; rest &= rest - 1) {
+    Warp& warp = warps_[std::countr_zero(rest)];
+    warp.ready = warp.next;
+    warp.next = 0;
+  }
+  ready_warps_ = next_warps_;
+  next_warps_ = 0;
+  return true;
+}
+
+void Block::WakeSpinners() {
+  spinners_rounds_ = 0;
+  for (; yielded_warps_ != 0; yielded_warps_ &= yielded_warps_ - 1) {
+    const uint32_t w = std::countr_zero(yielded_warps_);
+    SetReady(w, warps_[w].yielded);
+    warps_[w].yielded = 0;
+  }
+}
+
+// Lanes of a warp that are at one activemask instruction have converged there.
+void Block::LeaveActiveMask(uint32_t warp_index) {
+  Warp& warp = warps_[warp_index];
+  for (uint32_t rest = warp.converging; rest != 0;) {
+    const uint32_t site = warp.lanes[std::countr_zero(rest)].site;
+    uint32_t group = 0;
+    for (uint32_t lanes = rest; lanes != 0; lanes &= lanes - 1) {
+      const uint32_t lane = std::countr_zero(lanes);
+      if (warp.lanes[lane].site == site) group |= 1u << lane;
+    }
+    for (uint32_t lanes = group; lanes != 0; lanes &= lanes - 1) {
+      warp.lanes[std::countr_zero(lanes)].value = group;
+    }
+    rest &= ~group;
+  }
+  SetReady(warp_index, warp.converging);
+  warp.converging = 0;
+  converging_warps_ &= ~(1u << warp_index);
+}
+
+// The next fibre of this round or, when it is over, of the next. Null when there is none.
+ThreadContext* Block::Next() {
+  if (ready_warps_ == 0 && !BeginRound()) return nullptr;
+  const uint32_t w = std::countr_zero(ready_warps_);
+  Warp& warp = warps_[w];
   const uint32_t lane = std::countr_zero(warp.ready);
   warp.ready &= warp.ready - 1;
-  if (warp.ready == 0) ready_warps_ &= ~(1u << current_warp_);
-  ThreadContext* next = &threads_[current_warp_ * kWarpSize + lane];
-  if (next->sp == nullptr && !is_coroutine_) {
+  if (warp.ready == 0) ready_warps_ &= ready_warps_ - 1;
+  ThreadContext* next = &threads_[w * kWarpSize + lane];
+  if (next->sp == nullptr) {
     next->sp = MakeFibre(stacks_[next - threads_.get()], &Block::RunThread, next);
   }
   return next;
@@ -147,27 +191,9 @@ const Stack* Block::RunningStack() const {
 }
 
 bool Block::Unpark() {
-  bool any = false;
-  for (uint32_t w = 0; w < warp_count_; ++w) {
-    Warp& warp = warps_[w];
-    // Lanes at one activemask instruction when nobody else can run have converged there.
-    for (uint32_t rest = warp.converging; rest != 0;) {
-      const uint32_t site = warp.lanes[std::countr_zero(rest)].site;
-      uint32_t group = 0;
-      for (uint32_t lanes = rest; lanes != 0; lanes &= lanes - 1) {
-        const uint32_t lane = std::countr_zero(lanes);
-        if (warp.lanes[lane].site == site) group |= 1u << lane;
-      }
-      for (uint32_t lanes = group; lanes != 0; lanes &= lanes - 1) {
-        warp.lanes[std::countr_zero(lanes)].value = group;
-      }
-      rest &= ~group;
-    }
-    const uint32_t lanes = warp.converging | warp.yielded;
-    any = any || lanes != 0;
-    warp.converging = warp.yielded = 0;
-    SetReady(w, lanes);
-  }
+  const bool any = (converging_warps_ | yielded_warps_) != 0;
+  while (converging_warps_ != 0) LeaveActiveMask(std::countr_zero(converging_warps_));
+  WakeSpinners();
   return any;
 }
 
@@ -175,6 +201,7 @@ void Block::Yield(ThreadContext* self) {
   LeaveSweep(self);
   self->spins = kSpinsBeforeYield;
   warps_[self->warp].yielded |= 1u << self->lane;
+  yielded_warps_ |= 1u << self->warp;
   SwitchAway(self);
 }
 
@@ -183,6 +210,7 @@ uint32_t Block::ActiveMask(ThreadContext* self, uint32_t site) {
   Warp& warp = warps_[self->warp];
   warp.lanes[self->lane].site = site;
   warp.converging |= 1u << self->lane;
+  converging_warps_ |= 1u << self->warp;
   SwitchAway(self);
   return static_cast<uint32_t>(warp.lanes[self->lane].value);
 }
@@ -195,68 +223,71 @@ uint32_t Block::Weight(const ThreadContext* self) const {
   return kWarpSize - self->lane;
 }
 
-bool Block::Arrive(ThreadContext* self, BarrierState& barrier, uint32_t count, bool predicate) {
-  LeaveSweep(self);
+void Block::Arrive(ThreadContext* self, BarrierState& barrier, uint32_t count) {
   barrier.expected = count;
   barrier.arrived += count == 0 ? 1 : Weight(self);
   occupied_barriers_ |= 1u << (&barrier - barriers_);
-  barrier.popc += predicate;
-  barrier.and_all &= predicate;
-  return CompleteBarrier(barrier);
+  CompleteBarrier(barrier);
 }
 
-bool Block::CompleteBarrier(BarrierState& barrier) {
+// If all that it waits for have come.
+void Block::CompleteBarrier(BarrierState& barrier) {
   const uint32_t expected = barrier.expected == 0 ? live_ : barrier.expected;
-  if (barrier.arrived == 0 || barrier.arrived < expected) return false;
-  barrier.result = barrier.popc;
-  barrier.result_and = barrier.and_all;
-  barrier.arrived = barrier.expected = barrier.popc = 0;
-  occupied_barriers_ &= ~(1u << (&barrier - barriers_));
-  barrier.and_all = 1;
+  if (barrier.arrived == 0 || barrier.arrived < expected) return;
+  const uint64_t result = barrier.popc | uint64_t{barrier.and_all} << 32;
   for (uint32_t w = 0; w < warp_count_; ++w) {
+    // Each lane has the result for itself: others may have completed the barrier's next phase
+    // before its turn comes.
+    if (barrier.reduces) {
+      for (uint32_t lanes = barrier.waiting[w]; lanes != 0; lanes &= lanes - 1)
+        warps_[w].lanes[std::countr_zero(lanes)].value = result;
+    }
     SetReady(w, barrier.waiting[w]);
     barrier.waiting[w] = 0;
   }
+  barrier.arrived = barrier.expected = barrier.popc = 0;
+  barrier.and_all = 1;
+  barrier.reduces = false;
+  occupied_barriers_ &= ~(1u << (&barrier - barriers_));
   may_sweep_ = true;
-  return true;
 }
 
-void Block::WaitAt(ThreadContext* self, BarrierState& barrier) {
+void Block::WaitAt(ThreadContext* self, BarrierState& barrier, uint32_t count) {
   barrier.waiting[self->warp] |= 1u << self->lane;
+  Arrive(self, barrier, count);
   SwitchAway(self);
 }
 
 void Block::Barrier(ThreadContext* self, uint32_t id, uint32_t count) {
-  BarrierState& barrier = BarrierAt(id);
-  if (!Arrive(self, barrier, count, false)) return WaitAt(self, barrier);
-  if (is_coroutine_) SetReady(self->warp, 1u << self->lane);
+  LeaveSweep(self);
+  WaitAt(self, BarrierAt(id), count);
 }
 
 void Block::BarrierArrive(ThreadContext* self, uint32_t id, uint32_t count) {
-  Arrive(self, BarrierAt(id), count, false);
+  LeaveSweep(self);
+  Arrive(self, BarrierAt(id), count);
 }
 
 uint32_t Block::BarrierReduce(ThreadContext* self, uint32_t id, uint32_t count, BarrierRed op,
                               bool predicate) {
+  LeaveSweep(self);
   BarrierState& barrier = BarrierAt(id);
-  if (!Arrive(self, barrier, count, predicate)) {
-    WaitAt(self, barrier);
-  } else if (is_coroutine_) {
-    SetReady(self->warp, 1u << self->lane);
-  }
-  // Nobody can complete the next phase before every waiting thread has read this result: each of
-  // them has to arrive again first.
-  return ResultOf(barrier, op);
+  barrier.reduces = true;
+  barrier.popc += predicate;
+  barrier.and_all &= predicate;
+  WaitAt(self, barrier, count);
+  return BarrierResult(self, op);
 }
 
-uint32_t Block::ResultOf(const BarrierState& barrier, BarrierRed op) {
+uint32_t Block::BarrierResult(ThreadContext* self, BarrierRed op) {
+  const uint64_t result = lane(self).value;
   switch (op) {
     case BarrierRed::kPopc:
-      return barrier.result;
+      return static_cast<uint32_t>(result);
     case BarrierRed::kAnd:
-      return barrier.result_and;
+      return static_cast<uint32_t>(result >> 32);
     case BarrierRed::kOr:
-      return barrier.result != 0;
+      return static_cast<uint32_t>(result) != 0;
   }
   return 0;
 }
@@ -274,17 +305,17 @@ void Block::Meet(ThreadContext* self, WarpOp op, uint32_t mode, uint32_t mask) {
   if (i == warp.meeting_count) warp.meetings[warp.meeting_count++] = {mask, 0, kind};
   Warp::Meeting& meeting = warp.meetings[i];
   meeting.arrived |= bit;
-  if (((meeting.arrived | warp.exited | ~warp.valid) & mask) != mask) return SwitchAway(self);
-  const uint32_t others = meeting.arrived & (is_coroutine_ ? ~0u : ~bit);
-  FinishMeeting(warp, i);
-  SetReady(self->warp, others);
+  if (((meeting.arrived | warp.exited | ~warp.valid) & mask) == mask) FinishMeeting(self->warp, i);
+  SwitchAway(self);
 }
 
-void Block::FinishMeeting(Warp& warp, uint32_t index) {
+void Block::FinishMeeting(uint32_t warp_index, uint32_t index) {
+  Warp& warp = warps_[warp_index];
   const Warp::Meeting meeting = warp.meetings[index];
   warp.meetings[index] = warp.meetings[--warp.meeting_count];
   ComputeWarpOp(static_cast<WarpOp>(meeting.kind >> 8), meeting.kind & 0xff, meeting.arrived,
                 warp.lanes);
+  SetReady(warp_index, meeting.arrived);
 }
 
 // A lane that ended counts as present (PTX ISA: operations wait for the threads of the mask that
@@ -292,13 +323,12 @@ void Block::FinishMeeting(Warp& warp, uint32_t index) {
 void Block::DropFromMeetings(uint32_t warp_index) {
   Warp& warp = warps_[warp_index];
   for (uint32_t i = 0; i < warp.meeting_count;) {
-    const Warp::Meeting meeting = warp.meetings[i];
-    if (((meeting.arrived | warp.exited | ~warp.valid) & meeting.mask) != meeting.mask) {
+    const Warp::Meeting& meeting = warp.meetings[i];
+    if (((meeting.arrived | warp.exited | ~warp.valid) & meeting.mask) == meeting.mask) {
+      FinishMeeting(warp_index, i);
+    } else {
       ++i;
-      continue;
     }
-    FinishMeeting(warp, i);
-    SetReady(warp_index, meeting.arrived);
   }
 }
 

@@ -3,8 +3,12 @@
 //
 // A block stays on one OS thread from its first instruction to its last, so nothing here is locked,
 // and a fibre runs until it waits, yields or ends. Threads schedule independently: a lane that
-// waits never holds up the others of its warp. Lanes that spin (yield) run again only when nobody
-// else can.
+// waits never holds up the others of its warp.
+//
+// Warps take turns, in rounds (docs/decisions/warps-take-turns.md): in each round every warp runs
+// its ready lanes to where they wait next, and what that makes ready runs in the next round. So no
+// warp passes its next wait before every other has reached its own. Lanes that spin (yield) run
+// again when nobody else can, and at the latest after kRoundsOfASpinner rounds.
 //
 // Threads of most kernels are coroutines, not fibres: "waits" then means that a helper notes it and
 // returns, and the generated code returns to RunCoroutines. In Sweep, the common case, all threads
@@ -32,6 +36,10 @@ inline constexpr uint32_t kMaxWarps =
 inline constexpr uint32_t kBarriers = 16;               // PTX ISA, barrier{.cta}
 inline constexpr uint32_t kClusterBarrier = kBarriers;  // barrier.cluster, of the one-block cluster
 
+// A lane that spins has looked kSpinsBeforeYield times. Often enough to be no slower than a GPU's,
+// seldom enough that a warp of 32 shuffles at half its speed beside 31 that spin.
+inline constexpr uint32_t kRoundsOfASpinner = 64;
+
 enum class WarpOp : uint32_t { kSync, kShuffle, kVote, kMatchAny, kMatchAll, kRedux, kElect };
 enum class ShuffleMode : uint32_t { kUp, kDown, kBfly, kIdx };
 enum class VoteMode : uint32_t { kAll, kAny, kUni, kBallot };
@@ -46,11 +54,12 @@ struct LaneSlot {
 };
 
 struct Warp {
-  uint32_t valid = 0;  // lanes that exist
-  uint32_t ready = 0;
+  uint32_t valid = 0;    // lanes that exist
+  uint32_t ready = 0;    // have still to run in this round
+  uint32_t next = 0;     // run in the next one
   uint32_t yielded = 0;  // ready, but waiting for somebody else's progress
   uint32_t exited = 0;
-  uint32_t converging = 0;  // at activemask, until nobody else in the block can run
+  uint32_t converging = 0;  // at activemask, until no other lane of the warp can run
   // Warp operations under way: disjoint groups of lanes may each be at one.
   struct Meeting {
     uint32_t mask;
@@ -104,24 +113,24 @@ class Block {
   // BarrierReduce.
   void Finish(ThreadContext* self);
   void* Frame(ThreadContext* self, size_t bytes);
-  uint32_t BarrierResult(uint32_t id, BarrierRed op) { return ResultOf(BarrierAt(id), op); }
+  uint32_t BarrierResult(ThreadContext* self, BarrierRed op);
 
  private:
   struct BarrierState {
     uint32_t arrived = 0;
     uint32_t expected = 0;  // 0 = every live thread
+    bool reduces = false;
     uint32_t popc = 0;
     uint32_t and_all = 1;
-    uint32_t result = 0;  // of the phase that completed last, packed: popc
-    uint32_t result_and = 0;
     uint32_t waiting[kMaxWarps] = {};
   };
 
   static void RunThread(void* argument);
   void* AfterEnd(ThreadContext* self);
   static void RunOnStack(void* block);
-  static uint32_t ResultOf(const BarrierState& barrier, BarrierRed op);
   void RunCoroutines();
+  void TakeTurn();
+  void NoteArrival();
   void Sweep();
   void LeaveSweep(const ThreadContext* self);
   bool MaySweep() const;
@@ -132,18 +141,22 @@ class Block {
   }
   bool Provide(Launch& launch, uint32_t count);
   void PrepareThreads(const Launch& launch, const BlockCode& code);
+  // For the next round.
   void SetReady(uint32_t warp, uint32_t lanes) {
     if (lanes == 0) return;
-    warps_[warp].ready |= lanes;
-    ready_warps_ |= 1u << warp;
+    warps_[warp].next |= lanes;
+    next_warps_ |= 1u << warp;
   }
+  bool BeginRound();
+  void WakeSpinners();
+  void LeaveActiveMask(uint32_t warp_index);
   ThreadContext* Next();
   void SwitchAway(ThreadContext* self);
   uint32_t Weight(const ThreadContext* self) const;
-  bool Arrive(ThreadContext* self, BarrierState& barrier, uint32_t count, bool predicate);
-  bool CompleteBarrier(BarrierState& barrier);
-  void WaitAt(ThreadContext* self, BarrierState& barrier);
-  void FinishMeeting(Warp& warp, uint32_t index);
+  void Arrive(ThreadContext* self, BarrierState& barrier, uint32_t count);
+  void CompleteBarrier(BarrierState& barrier);
+  void WaitAt(ThreadContext* self, BarrierState& barrier, uint32_t count);
+  void FinishMeeting(uint32_t warp_index, uint32_t index);
   void DropFromMeetings(uint32_t warp_index);
 
   struct FreeFrames {
@@ -160,8 +173,12 @@ class Block {
   std::unique_ptr<char[], FreeFrames> frames_;
   size_t frames_bytes_ = 0;
   size_t frame_stride_ = 0;  // 0 until the grid's first thread has asked
+  // Warps with lanes in the mask of that name.
   uint32_t ready_warps_ = 0;
-  uint32_t current_warp_ = 0;
+  uint32_t next_warps_ = 0;
+  uint32_t yielded_warps_ = 0;
+  uint32_t converging_warps_ = 0;
+  uint32_t spinners_rounds_ = 0;  // since lanes that spin have run
   uint32_t live_ = 0;
   uint32_t thread_count_ = 0;
   uint32_t warp_count_ = 0;

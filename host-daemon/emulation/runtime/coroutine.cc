@@ -91,7 +91,6 @@ void Block::LeaveSweep(const ThreadContext* self) {
   const auto index = static_cast<uint32_t>(self - threads_.get());
   BarrierState& barrier = barriers_[0];
   barrier.arrived = index;
-  barrier.and_all = index == 0;
   if (index != 0) occupied_barriers_ |= 1;
   ready_warps_ = 0;
   for (uint32_t w = 0; w < warp_count_; ++w) {
@@ -101,26 +100,44 @@ void Block::LeaveSweep(const ThreadContext* self) {
                                                          : (1u << (index - first)) - 1;
     const uint32_t own = self->warp == w ? 1u << self->lane : 0;
     barrier.waiting[w] = warps_[w].valid & before;
-    warps_[w].ready = 0;
-    SetReady(w, warps_[w].valid & ~before & ~own);
+    warps_[w].ready = warps_[w].valid & ~before & ~own;
+    if (warps_[w].ready != 0) ready_warps_ |= 1u << w;
   }
+}
+
+// The turn of the next warp: each of its ready lanes, to where it waits next.
+void Block::TakeTurn() {
+  const uint32_t w = std::countr_zero(ready_warps_);
+  ready_warps_ &= ready_warps_ - 1;
+  uint32_t lanes = warps_[w].ready;
+  warps_[w].ready = 0;
+  ThreadContext* const first = &threads_[w * kWarpSize];
+  for (; lanes != 0; lanes &= lanes - 1) {
+    Continue(first + std::countr_zero(lanes));
+    NoteArrival();
+  }
+}
+
+// The thread that ran may have come to barrier 0.
+void Block::NoteArrival() {
+  if (context_.arrived == 0) return;
+  context_.arrived = 0;
+  Barrier(running_, 0, 0);
 }
 
 // Until no thread is ready.
 void Block::RunCoroutines() {
   for (;;) {
+    if (ready_warps_ != 0) {
+      TakeTurn();
+      continue;
+    }
+    if (!BeginRound()) break;
     const bool sweep = may_sweep_ && MaySweep();
     may_sweep_ = false;
     if (sweep) {
       Sweep();
-    } else {
-      ThreadContext* next = Next();
-      if (next == nullptr) break;
-      Continue(next);
-    }
-    if (context_.arrived != 0) {
-      context_.arrived = 0;
-      Barrier(running_, 0, 0);
+      NoteArrival();
     }
   }
   running_ = nullptr;

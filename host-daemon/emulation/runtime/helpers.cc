@@ -47,8 +47,8 @@ uint32_t HelpBarRed(ThreadContext* self, uint32_t id, uint32_t count, uint32_t o
   return self->block->BarrierReduce(self, id, count, static_cast<BarrierRed>(op), predicate & 1);
 }
 
-uint32_t HelpBarResult(ThreadContext* self, uint32_t id, uint32_t op) {
-  return self->block->BarrierResult(id, static_cast<BarrierRed>(op));
+uint32_t HelpBarResult(ThreadContext* self, uint32_t, uint32_t op) {
+  return self->block->BarrierResult(self, static_cast<BarrierRed>(op));
 }
 
 void HelpWarpSync(ThreadContext* self, uint32_t mask) {
