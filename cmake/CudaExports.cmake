@@ -14,7 +14,7 @@ if(NOT TARGET smolcuda-exports)  # that of SMOLVM_HOST_TOOLS
 endif()
 add_custom_command(
   OUTPUT ${exports_generated}/unsupported_stubs.cc ${exports_generated}/cuda_exports.map
-         ${exports_generated}/proc_address_table.inc
+         ${exports_generated}/proc_address_table.inc ${exports_generated}/enumerators.h
   COMMAND smolcuda-exports ${exports_source}/exports.txt ${SMOLVM_CUDA_INCLUDE} ${exports_generated}
   DEPENDS smolcuda-exports ${exports_source}/exports.txt ${SMOLVM_CUDA_INCLUDE}/cudaTypedefs.h
           ${SMOLVM_CUDA_INCLUDE}/cudaProfilerTypedefs.h VERBATIM)

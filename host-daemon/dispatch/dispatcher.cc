@@ -55,6 +55,12 @@ CUresult Dispatcher::NotInDriver(const char* name) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+bool Dispatcher::MemoryMinted(CUdeviceptr address, uint64_t bytes) {
+  if (memory_.Add(address, bytes, CurrentContext())) return true;
+  if (driver_.cuMemFree_v2) driver_.cuMemFree_v2(address);
+  return false;
+}
+
 CUcontext Dispatcher::CurrentContext() const {
   CUcontext context = nullptr;
   if (driver_.cuCtxGetCurrent) driver_.cuCtxGetCurrent(&context);

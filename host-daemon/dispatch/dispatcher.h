@@ -69,9 +69,8 @@ class Dispatcher : public session::Handler {
   uint64_t IdOf(T handle) {
     return handles_.IdOf(handle, OwnerOf(handle));
   }
-  void MemoryMinted(CUdeviceptr address, uint64_t bytes) {
-    memory_.Add(address, bytes, CurrentContext());
-  }
+  // False when it is more than the session may hold; then it is freed.
+  bool MemoryMinted(CUdeviceptr address, uint64_t bytes);
   CUcontext CurrentContext() const;
   // What a context owned is gone with it.
   void ContextEnded(CUcontext context);

@@ -37,9 +37,10 @@ struct Params {
   }
 };
 
-// Attributes whose values are numbers. The others name events, nodes or memory by address.
-bool AttributeIsPlain(CUlaunchAttributeID id) {
-  switch (id) {
+// Attributes whose values are numbers pass. The others name events, nodes or memory by address, and
+// pass when they name none.
+CUresult CheckAttribute(CUlaunchAttribute* attribute) {
+  switch (attribute->id) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
@@ -51,9 +52,20 @@ bool AttributeIsPlain(CUlaunchAttributeID id) {
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      return true;
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      if (attribute->value.accessPolicyWindow.num_bytes != 0) return CUDA_ERROR_NOT_SUPPORTED;
+      attribute->value = {};
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      return attribute->value.programmaticEvent.event ? CUDA_ERROR_NOT_SUPPORTED
+                                                      : CUDA_ERROR_INVALID_HANDLE;
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return attribute->value.launchCompletionEvent.event ? CUDA_ERROR_NOT_SUPPORTED
+                                                          : CUDA_ERROR_INVALID_HANDLE;
     default:
-      return false;
+      return CUDA_ERROR_NOT_SUPPORTED;
   }
 }
 
@@ -135,8 +147,8 @@ uint32_t cuLaunchKernelEx(Dispatcher& d, session::Call& call, const api::LaunchK
   if (in.attributes.size() % sizeof(CUlaunchAttribute) != 0) return session::Handler::kMalformed;
   if (attributes.size() > kMaxLaunchAttributes) return CUDA_ERROR_INVALID_VALUE;
   if (!attributes.empty()) memcpy(attributes.data(), in.attributes.data(), in.attributes.size());
-  for (const CUlaunchAttribute& attribute : attributes) {
-    if (!AttributeIsPlain(attribute.id)) return CUDA_ERROR_NOT_SUPPORTED;
+  for (CUlaunchAttribute& attribute : attributes) {
+    if (const CUresult result = CheckAttribute(&attribute)) return result;
   }
   return Prepare(
       d, call, in, [&](CUfunction function, CUstream stream, Params& params) -> uint32_t {

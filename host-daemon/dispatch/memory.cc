@@ -5,6 +5,7 @@
 #include "host-daemon/dispatch/dispatcher.h"
 #include "protocol/api/attributes.h"
 #include "protocol/api/host_manual.h"
+#include "protocol/api/values.h"
 
 namespace smolvm::dispatch {
 namespace {
@@ -60,12 +61,13 @@ uint32_t cuPointerGetAttribute(Dispatcher& d, session::Call&,
                                const api::PointerGetAttributeRequest& in,
                                api::PointerGetAttributeReply* out) {
   if (!d.driver().cuPointerGetAttribute) return d.NotInDriver("cuPointerGetAttribute");
-  const size_t bytes = PointerAttributeBytes(in.attribute);
-  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   // Only of device memory: what else the worker has is not the guest's.
   if (!d.memory().Allows(in.ptr, 1)) return CUDA_ERROR_INVALID_VALUE;
-  uint64_t value = 0;
   const auto attribute = static_cast<CUpointer_attribute>(in.attribute);
+  if (const CUresult result = api::refuse::cuPointerGetAttribute(attribute)) return result;
+  const size_t bytes = PointerAttributeBytes(in.attribute);
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t value = 0;
   if (const CUresult result = d.driver().cuPointerGetAttribute(&value, attribute, in.ptr))
     return result;
   if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT) value = d.IdOf(reinterpret_cast<CUcontext>(value));

@@ -30,36 +30,67 @@ bool MemoryTable::Allows(CUdeviceptr address, Wide extent) const {
   return address >= base && address - base < size && extent <= size - (address - base);
 }
 
-bool MemoryTable::Fits(uint64_t bytes) const {
-  const std::lock_guard lock(mutex_);
+bool MemoryTable::FitsLocked(Wide bytes) const {
   return limit_ == 0 || (used_ <= limit_ && bytes <= limit_ - used_);
 }
 
-void MemoryTable::Add(CUdeviceptr address, uint64_t bytes, CUcontext owner) {
+bool MemoryTable::Fits(Wide bytes) const {
   const std::lock_guard lock(mutex_);
-  Block& block = live_[address];
-  used_ += bytes - block.size;
-  block = {bytes, owner};
+  return FitsLocked(bytes);
+}
+
+template <typename Key>
+bool MemoryTable::AddLocked(std::map<Key, Block>* blocks, Key key, uint64_t bytes,
+                            CUcontext owner) {
+  // The driver has freed what was there without our being told.
+  RemoveLocked(blocks, key);
+  if (!FitsLocked(bytes)) return false;
+  (*blocks)[key] = {bytes, owner};
+  used_ += bytes;
+  return true;
+}
+
+template <typename Key>
+void MemoryTable::RemoveLocked(std::map<Key, Block>* blocks, Key key) {
+  const auto found = blocks->find(key);
+  if (found == blocks->end()) return;
+  used_ -= found->second.size;
+  blocks->erase(found);
+}
+
+template <typename Key>
+void MemoryTable::RemoveOwnedLocked(std::map<Key, Block>* blocks, CUcontext owner) {
+  std::erase_if(*blocks, [&](const auto& block) {
+    if (block.second.owner != owner) return false;
+    used_ -= block.second.size;
+    return true;
+  });
+}
+
+bool MemoryTable::Add(CUdeviceptr address, uint64_t bytes, CUcontext owner) {
+  const std::lock_guard lock(mutex_);
+  return AddLocked(&live_, address, bytes, owner);
+}
+
+bool MemoryTable::AddCode(uint64_t id, uint64_t bytes, CUcontext owner) {
+  const std::lock_guard lock(mutex_);
+  return AddLocked(&code_, id, bytes, owner);
 }
 
 void MemoryTable::Remove(CUdeviceptr address) {
   const std::lock_guard lock(mutex_);
-  const auto found = live_.find(address);
-  if (found == live_.end()) return;
-  used_ -= found->second.size;
-  live_.erase(found);
+  RemoveLocked(&live_, address);
+}
+
+void MemoryTable::RemoveCode(uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  RemoveLocked(&code_, id);
 }
 
 void MemoryTable::RemoveOwnedBy(CUcontext owner) {
   const std::lock_guard lock(mutex_);
-  for (auto block = live_.begin(); block != live_.end();) {
-    if (block->second.owner != owner) {
-      ++block;
-      continue;
-    }
-    used_ -= block->second.size;
-    block = live_.erase(block);
-  }
+  RemoveOwnedLocked(&live_, owner);
+  RemoveOwnedLocked(&code_, owner);
 }
 
 void MemoryTable::Limit(size_t* free, size_t* total) const {

@@ -25,9 +25,14 @@ class MemoryTable {
   // Whether [address, address + extent) is device memory. An extent of 0 is for the driver to
   // judge.
   bool Allows(CUdeviceptr address, Wide extent) const;
-  bool Fits(uint64_t bytes) const;
-  // `owner`: the context that takes the memory along when it ends.
-  void Add(CUdeviceptr address, uint64_t bytes, CUcontext owner);
+  bool Fits(Wide bytes) const;
+  // `owner`: the context that takes the memory along when it ends. False, and nothing is added,
+  // when it is more than the session may hold.
+  bool Add(CUdeviceptr address, uint64_t bytes, CUcontext owner);
+  // The same for the variables of code, by the id of its module or library.
+  bool AddCode(uint64_t id, uint64_t bytes, CUcontext owner);
+  void RemoveCode(uint64_t id);
+  bool limited() const { return limit_ != 0; }
   void Remove(CUdeviceptr address);
   void RemoveOwnedBy(CUcontext owner);
   // Lowers what the driver says to what the session may have.
@@ -41,7 +46,16 @@ class MemoryTable {
     uint64_t size = 0;
     CUcontext owner = nullptr;
   };
+  bool FitsLocked(Wide bytes) const;
+  template <typename Key>
+  bool AddLocked(std::map<Key, Block>* blocks, Key key, uint64_t bytes, CUcontext owner);
+  template <typename Key>
+  void RemoveLocked(std::map<Key, Block>* blocks, Key key);
+  template <typename Key>
+  void RemoveOwnedLocked(std::map<Key, Block>* blocks, CUcontext owner);
+
   std::map<CUdeviceptr, Block> live_;
+  std::map<uint64_t, Block> code_;
   uint64_t used_ = 0;
 };
 

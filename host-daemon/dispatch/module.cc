@@ -1,6 +1,10 @@
 // Loading code, and finding what is in it.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "host-daemon/dispatch/dispatcher.h"
@@ -8,6 +12,8 @@
 #include "host-daemon/dispatch/read_image.h"
 #include "protocol/api/host_manual.h"
 #include "protocol/image/image.h"
+#include "protocol/image/variables.h"
+#include "protocol/log/log.h"
 
 namespace smolvm::dispatch {
 namespace {
@@ -40,6 +46,30 @@ bool DescribeFromImage(const std::optional<image::KernelParams>& params, Reply* 
   return true;
 }
 
+// A refusal of ours, which the guest tells the program as one of the driver's.
+template <typename Reply>
+uint32_t Refuse(CUresult status, const std::string& reason, Reply* out) {
+  log::Warn("event=image_refused result={} reason={}", static_cast<int>(status),
+            log::Quote(reason));
+  out->status = status;
+  out->error_log = reason;
+  return CUDA_SUCCESS;
+}
+
+constexpr char kNoImage[] = "the image contradicts its own length";
+
+// Why the session's memory has no room for what the image takes when it is loaded, which is
+// `*bytes`; empty: it has.
+std::string WhyNoRoom(Dispatcher& d, std::span<const std::byte> flat, uint64_t* bytes) {
+  *bytes = 0;
+  if (!d.memory().limited()) return "";
+  const auto variables = image::VariableBytes(flat);
+  if (!variables) return "its variables cannot be counted for --memory-limit";
+  *bytes = *variables;
+  if (d.memory().Fits(*bytes)) return "";
+  return fmt::format("its variables take {} bytes, more than --memory-limit leaves", *bytes);
+}
+
 }  // namespace
 
 namespace manual {
@@ -53,8 +83,11 @@ uint32_t cuModuleLoadDataEx(Dispatcher& d, session::Call& call,
   std::vector<std::byte> bytes;
   if (!ReadImage(call, &bytes)) return CUDA_ERROR_UNKNOWN;
   const auto image = image::FlatImage::Read(bytes);
-  if (!image) return CUDA_ERROR_INVALID_IMAGE;
+  if (!image) return Refuse(CUDA_ERROR_INVALID_IMAGE, kNoImage, out);
   if (!d.handles().HasRoom()) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t variable_bytes = 0;
+  if (const std::string why = WhyNoRoom(d, bytes, &variable_bytes); !why.empty())
+    return Refuse(CUDA_ERROR_OUT_OF_MEMORY, why, out);
   call.AboutToBlock();
   CUmodule module = nullptr;
   out->status = d.driver().cuModuleLoadDataEx(&module, image->image(), options.count(),
@@ -62,6 +95,11 @@ uint32_t cuModuleLoadDataEx(Dispatcher& d, session::Call& call,
   options.Report(out);
   if (out->status != CUDA_SUCCESS) return CUDA_SUCCESS;
   out->module = d.Mint(module);
+  if (!d.memory().AddCode(out->module, variable_bytes, d.CurrentContext())) {
+    if (d.driver().cuModuleUnload) d.driver().cuModuleUnload(module);
+    d.handles().Remove(out->module);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   if (!d.driver().cuFuncGetParamInfo) d.layouts().AddImage(out->module, bytes);
   return CUDA_SUCCESS;
 }
@@ -74,7 +112,7 @@ uint32_t cuLibraryLoadData(Dispatcher& d, session::Call& call,
   std::vector<std::byte> bytes;
   if (!ReadImage(call, &bytes)) return CUDA_ERROR_UNKNOWN;
   const auto image = image::FlatImage::Read(bytes);
-  if (!image) return CUDA_ERROR_INVALID_IMAGE;
+  if (!image) return Refuse(CUDA_ERROR_INVALID_IMAGE, kNoImage, out);
   if (!d.handles().HasRoom()) return CUDA_ERROR_OUT_OF_MEMORY;
   if (in.library_option_keys.size() != in.library_option_values.size())
     return session::Handler::kMalformed;
@@ -83,6 +121,9 @@ uint32_t cuLibraryLoadData(Dispatcher& d, session::Call& call,
   for (const uint32_t key : in.library_option_keys) {
     if (key != CU_LIBRARY_BINARY_IS_PRESERVED) return CUDA_ERROR_NOT_SUPPORTED;
   }
+  uint64_t variable_bytes = 0;
+  if (const std::string why = WhyNoRoom(d, bytes, &variable_bytes); !why.empty())
+    return Refuse(CUDA_ERROR_OUT_OF_MEMORY, why, out);
   call.AboutToBlock();
   CUlibrary library = nullptr;
   out->status =
@@ -91,6 +132,11 @@ uint32_t cuLibraryLoadData(Dispatcher& d, session::Call& call,
   options.Report(out);
   if (out->status != CUDA_SUCCESS) return CUDA_SUCCESS;
   out->library = d.Mint(library);
+  if (!d.memory().AddCode(out->library, variable_bytes, nullptr)) {
+    if (d.driver().cuLibraryUnload) d.driver().cuLibraryUnload(library);
+    d.handles().Remove(out->library);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   if (!d.driver().cuKernelGetParamInfo) d.layouts().AddImage(out->library, bytes);
   return CUDA_SUCCESS;
 }
@@ -104,6 +150,7 @@ uint32_t cuModuleUnload(Dispatcher& d, session::Call& call, const api::ModuleUnl
   const CUresult result = d.driver().cuModuleUnload(module);
   if (result == CUDA_SUCCESS) {
     d.handles().Remove(in.hmod);
+    d.memory().RemoveCode(in.hmod);
     d.layouts().RemoveImage(in.hmod);
   }
   return result;
@@ -118,6 +165,7 @@ uint32_t cuLibraryUnload(Dispatcher& d, session::Call& call, const api::LibraryU
   const CUresult result = d.driver().cuLibraryUnload(library);
   if (result == CUDA_SUCCESS) {
     d.handles().Remove(in.library);
+    d.memory().RemoveCode(in.library);
     d.layouts().RemoveImage(in.library);
   }
   return result;
@@ -170,8 +218,8 @@ uint32_t cuModuleEnumerateFunctions(Dispatcher& d, session::Call&,
   if (!d.driver().cuModuleEnumerateFunctions) return d.NotInDriver("cuModuleEnumerateFunctions");
   CUmodule module = nullptr;
   if (!d.handles().Find(in.mod, &module)) return CUDA_ERROR_INVALID_HANDLE;
-  std::vector<CUfunction> functions(std::min(in.numFunctions, kMaxEnumerated));
-  const auto count = static_cast<unsigned>(functions.size());
+  const unsigned count = std::min(in.numFunctions, kMaxEnumerated);
+  std::vector<CUfunction> functions(std::max(count, 1u));  // a place, also for none
   if (const CUresult result =
           d.driver().cuModuleEnumerateFunctions(functions.data(), count, module))
     return result;
@@ -187,8 +235,8 @@ uint32_t cuLibraryEnumerateKernels(Dispatcher& d, session::Call&,
   if (!d.driver().cuLibraryEnumerateKernels) return d.NotInDriver("cuLibraryEnumerateKernels");
   CUlibrary library = nullptr;
   if (!d.handles().Find(in.lib, &library)) return CUDA_ERROR_INVALID_HANDLE;
-  std::vector<CUkernel> kernels(std::min(in.numKernels, kMaxEnumerated));
-  const auto count = static_cast<unsigned>(kernels.size());
+  const unsigned count = std::min(in.numKernels, kMaxEnumerated);
+  std::vector<CUkernel> kernels(std::max(count, 1u));
   if (const CUresult result = d.driver().cuLibraryEnumerateKernels(kernels.data(), count, library))
     return result;
   for (const CUkernel kernel : kernels) {

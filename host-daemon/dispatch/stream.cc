@@ -3,21 +3,17 @@
 
 #include "host-daemon/dispatch/dispatcher.h"
 #include "protocol/api/host_manual.h"
+#include "protocol/api/values.h"
 
 namespace smolvm::dispatch {
 namespace {
 
-// Those whose values are numbers; an access policy window names memory by address.
-bool AttributeIsPlain(uint32_t attribute) {
-  switch (attribute) {
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      return true;
-    default:
-      return false;
-  }
+// An access policy window names memory by address: only an empty one is let through.
+CUresult CheckAttribute(CUstreamAttrID attribute, const CUstreamAttrValue* value) {
+  if (const CUresult result = api::check::cuStreamSetAttribute(attribute)) return result;
+  const bool window = attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW;
+  return window && value && value->accessPolicyWindow.num_bytes != 0 ? CUDA_ERROR_NOT_SUPPORTED
+                                                                     : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -32,10 +28,11 @@ uint32_t cuStreamGetAttribute(Dispatcher& d, session::Call& call,
   if (!get) return d.NotInDriver("cuStreamGetAttribute");
   CUstream stream = nullptr;
   if (!d.handles().Find(in.hStream, &stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (!AttributeIsPlain(in.attr)) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto attribute = static_cast<CUstreamAttrID>(in.attr);
+  if (const CUresult result = CheckAttribute(attribute, nullptr)) return result;
   CUstreamAttrValue value{};
-  if (const CUresult result = get(stream, static_cast<CUstreamAttrID>(in.attr), &value))
-    return result;
+  if (const CUresult result = get(stream, attribute, &value)) return result;
+  if (const CUresult result = CheckAttribute(attribute, &value)) return result;
   out->value.assign(reinterpret_cast<const char*>(&value), sizeof value);
   return CUDA_SUCCESS;
 }
@@ -47,11 +44,13 @@ uint32_t cuStreamSetAttribute(Dispatcher& d, session::Call& call,
   if (!set) return d.NotInDriver("cuStreamSetAttribute");
   CUstream stream = nullptr;
   if (!d.handles().Find(in.hStream, &stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (!AttributeIsPlain(in.attr)) return CUDA_ERROR_NOT_SUPPORTED;
   CUstreamAttrValue value;
   if (in.value.size() != sizeof value) return session::Handler::kMalformed;
   memcpy(&value, in.value.data(), sizeof value);
-  return set(stream, static_cast<CUstreamAttrID>(in.attr), &value);
+  const auto attribute = static_cast<CUstreamAttrID>(in.attr);
+  if (const CUresult result = CheckAttribute(attribute, &value)) return result;
+  if (attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) value = {};
+  return set(stream, attribute, &value);
 }
 
 uint32_t cuOccupancyMaxPotentialBlockSizeWithFlags(

@@ -57,9 +57,10 @@ std::string Quota(const CallModel& call) {
   for (const Field& field : call.reply_fields) {
     if (field.options.mints())
       text += "  if (!d.handles().HasRoom()) return CUDA_ERROR_OUT_OF_MEMORY;\n";
-    if (!field.options.mints_memory().empty() && call.request_field("bytesize")) {
-      text += "  if (!d.memory().Fits(bytesize)) return CUDA_ERROR_OUT_OF_MEMORY;\n";
-    }
+    if (field.options.mints_memory().empty()) continue;
+    const std::string& least = field.options.mints_at_least();
+    text += fmt::format("  if (!d.memory().Fits({})) return CUDA_ERROR_OUT_OF_MEMORY;\n",
+                        Widen(call, least.empty() ? field.options.mints_memory() : least));
   }
   return text;
 }
@@ -80,8 +81,8 @@ std::string AfterSuccess(const CallModel& call) {
   for (const Field& field : call.reply_fields) {
     text += StoreResult(*ParamOf(call, field.name()), field);
     if (!field.options.mints_memory().empty()) {
-      text +=
-          fmt::format("  d.MemoryMinted(*{}, {});\n", field.name(), field.options.mints_memory());
+      text += fmt::format("  if (!d.MemoryMinted(*{}, {})) return CUDA_ERROR_OUT_OF_MEMORY;\n",
+                          field.name(), field.options.mints_memory());
     }
   }
   for (const Field& field : call.request_fields) {

@@ -121,22 +121,12 @@ std::string EmitRecordingDriver(const Model& model) {
          fill + "  return table;\n}\n\n}  // namespace smolvm::driver\n";
 }
 
-std::string EmitServedSymbols(const Model& model) {
-  std::string text = Banner() + "// {symbol, call id (0: answered in the guest)}\n";
-  for (const CallModel* call : model.calls()) {
-    std::vector<std::string> symbols = DriverSymbols(*call);
-    symbols.insert(symbols.end(), call->legacy.begin(), call->legacy.end());
-    for (const std::string& symbol : symbols) {
-      text += fmt::format("{{\"{}\", {}}},\n", symbol, call->local() ? "0" : call->id());
-    }
-  }
-  return text;
-}
-
-std::string EmitCallTable(const Model& model, const std::string& reasons_path) {
+std::string EmitCallTable(const Model& model, const std::string& reasons_path,
+                          const std::set<std::string>& native) {
   struct Row {
     std::vector<std::string> served, missing;
     const CallModel* call = nullptr;
+    bool native = false;
   };
   std::map<std::string, const CallModel*> served;
   for (const CallModel* call : model.calls()) {
@@ -146,6 +136,7 @@ std::string EmitCallTable(const Model& model, const std::string& reasons_path) {
   std::map<std::string, Row> rows;
   for (const std::string& symbol : model.exports) {
     Row& row = rows[BaseName(symbol)];
+    row.native |= native.contains(symbol);
     const auto found = served.find(symbol);
     (found == served.end() ? row.missing : row.served).push_back(symbol);
     if (found != served.end()) row.call = found->second;
@@ -158,7 +149,7 @@ std::string EmitCallTable(const Model& model, const std::string& reasons_path) {
     }
     throw std::runtime_error(name + ": protocol/api/unsupported_reasons.txt says nothing about it");
   };
-  size_t whole = 0, partly = 0;
+  size_t whole = 0, partly = 0, differ = 0;
   std::string table;
   for (const auto& [name, row] : rows) {
     std::string state = "supported", note;
@@ -178,18 +169,25 @@ std::string EmitCallTable(const Model& model, const std::string& reasons_path) {
         old += (old.empty() ? "`" : ", `") + symbol + "`";
       note += (note.empty() ? "" : "; ") + old + ": 32-bit or superseded form, not supported";
     }
-    table += fmt::format("| `{}` | {} | {} | {} |\n", name, state,
-                         row.call ? Version(row.call->options.since()) : "", note);
+    differ += row.native != (row.call != nullptr);
+    table +=
+        fmt::format("| `{}` | {} | {} | {} | {} |\n", name, state, row.native ? "has it" : "not",
+                    row.call ? Version(row.call->options.since()) : "", note);
   }
   return fmt::format(
       "# Driver calls\n\nGenerated from `protocol/api` at build time; do not edit. The guest's "
       "`libcuda.so.1` exports every "
       "symbol of the\nCUDA 13.0 driver library ({} symbols, {} functions). A function that is not "
       "supported returns "
-      "`CUDA_ERROR_NOT_SUPPORTED`\nand is logged once (`SMOLVM_CUDA_LOG=warn`).\n\n{} supported, "
+      "`CUDA_ERROR_NOT_SUPPORTED`\nand is logged once (`SMOLVM_CUDA_LOG=warn`); `dlsym` and "
+      "`cuGetProcAddress` find it all the same, at one address.\n\n{} supported, "
       "{} partly, {} not.\n\n"
-      "| function | state | since CUDA | note |\n|---|---|---|---|\n{}",
-      model.exports.size(), rows.size(), whole, partly, rows.size() - whole - partly, table);
+      "The emulation library exports the same symbols, and a program can use it natively "
+      "(docs/emulation.md). Where a function\nis there on one side only ({} functions), the other "
+      "returns `CUDA_ERROR_NOT_SUPPORTED`.\n\n"
+      "| function | remoted | emulation library | since CUDA | note |\n|---|---|---|---|---|\n{}",
+      model.exports.size(), rows.size(), whole, partly, rows.size() - whole - partly, differ,
+      table);
 }
 
 }  // namespace smolvm::gen

@@ -1,7 +1,12 @@
 // protoc-gen-smolcuda: the protoc plugin that turns protocol/api into code. See
 // docs/architecture.md.
 //
-//   protoc --smolcuda_out=exports=FILE,lock=FILE,reasons=FILE:OUT protocol/api/*.proto
+//   protoc --smolcuda_out=exports=FILE,lock=FILE:OUT protocol/api/*.proto
+//   protoc --smolcuda_out=exports=FILE,lock=FILE,reasons=FILE,native=FOLDER:OUT
+//   protocol/api/*.proto
+//
+// The second form writes the page of all calls and nothing else; `native` is the emulation device's
+// sources.
 #include <google/protobuf/compiler/code_generator.h>
 #include <google/protobuf/compiler/plugin.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
@@ -34,6 +39,11 @@ class Generator : public pb::compiler::CodeGenerator {
     std::map<std::string, std::string> options(pairs.begin(), pairs.end());
     try {
       const Model model = BuildModel(files, options["exports"], options["lock"]);
+      if (!options["native"].empty()) {
+        Write(context, "protocol/api/calls.md",
+              EmitCallTable(model, options["reasons"], ReadNativeSymbols(options["native"])));
+        return true;
+      }
       EmitFiles(files, context);
       for (const Section& section : model.sections) {
         const std::string stem = "protocol/api/" + section.name;
@@ -49,9 +59,9 @@ class Generator : public pb::compiler::CodeGenerator {
       Write(context, "protocol/api/driver_table.h", EmitDriverTableHeader(model));
       Write(context, "protocol/api/driver_table.cc", EmitDriverTableSource(model));
       Write(context, "protocol/api/recording_driver.h", EmitRecordingDriver(model));
-      Write(context, "protocol/api/served_symbols.inc", EmitServedSymbols(model));
+      Write(context, "protocol/api/values.h", EmitValues(model));
+      Write(context, "protocol/api/probes.inc", EmitProbes(model));
       Write(context, "protocol/api/frame.dict", EmitDictionary(model));
-      Write(context, "protocol/api/calls.md", EmitCallTable(model, options["reasons"]));
     } catch (const std::exception& failure) {
       *error = failure.what();
       return false;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -53,6 +54,33 @@ const Field* Find(const std::vector<Field>& fields, const std::string& name) {
   return nullptr;
 }
 
+bool IsDeviceAddress(const CallModel& call, const Field& field) {
+  return std::any_of(call.params.begin(), call.params.end(), [&](const Param& param) {
+    return param.name == field.name() && param.type == "CUdeviceptr*";
+  });
+}
+
+// What a session takes of the device's memory is counted (--memory-limit), so that a call may not
+// leave open what it takes.
+std::string WhyUncounted(const CallModel& call) {
+  for (const Field& field : call.reply_fields) {
+    const bool mints = !field.options.mints_memory().empty();
+    if (IsDeviceAddress(call, field) && mints == field.options.names_memory())
+      return "result " + field.name() + " either mints memory or names some that is there";
+    if (mints && call.by_hand_on_host()) continue;
+    if (mints && call.NeedsResults(field.options.mints_memory()) &&
+        (field.options.mints_at_least().empty() ||
+         call.NeedsResults(field.options.mints_at_least())))
+      return "result " + field.name() +
+             " mints memory that cannot be counted before: say mints_at_least";
+    const bool code = field.options.mints() && (field.options.handle() == api::MODULE ||
+                                                field.options.handle() == api::LIBRARY);
+    if (code && !call.by_hand_on_host())
+      return "what loads code is served by hand on the host, which counts its variables";
+  }
+  return "";
+}
+
 // Every parameter must be accounted for, or be somebody's explicit business.
 void Check(const CallModel& call) {
   const auto fail = [&](const std::string& why) {
@@ -77,6 +105,7 @@ void Check(const CallModel& call) {
                                    [&](const Param& p) { return p.name == field.name(); });
     if (!param && !call.by_hand_in_guest()) fail("field " + field.name() + " names no parameter");
   }
+  if (const std::string why = WhyUncounted(call); !why.empty()) fail(why);
 }
 
 CallModel BuildCall(const pb::MethodDescriptor& method, const std::string& section,
@@ -162,6 +191,21 @@ std::string CallModel::param_names() const {
   return text;
 }
 
+bool CallModel::NeedsResults(const std::string& expression) const {
+  return std::any_of(reply_fields.begin(), reply_fields.end(), [&](const Field& field) {
+    for (size_t at = expression.find(field.name()); at != std::string::npos;
+         at = expression.find(field.name(), at + 1)) {
+      const size_t end = at + field.name().size();
+      const auto in_word = [&](size_t i) {
+        return i < expression.size() &&
+               (isalnum(static_cast<unsigned char>(expression[i])) || expression[i] == '_');
+      };
+      if (!(at > 0 && in_word(at - 1)) && !in_word(end)) return true;
+    }
+    return false;
+  });
+}
+
 std::string CallModel::more_declaration() const {
   return params.empty() ? "" : ", " + declaration();
 }
@@ -186,6 +230,20 @@ std::vector<std::string> ReadLines(const std::string& path) {
     if (!line.empty() && line[0] != '#') lines.push_back(line);
   }
   return lines;
+}
+
+std::set<std::string> ReadNativeSymbols(const std::string& folder) {
+  static const std::string kMark = "SMOLVM_API ";
+  std::set<std::string> symbols;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".cc") continue;
+    for (const std::string& line : ReadLines(entry.path())) {
+      if (line.starts_with(kMark))
+        symbols.insert(line.substr(kMark.size(), line.find('(') - kMark.size()));
+    }
+  }
+  if (symbols.empty()) throw std::runtime_error(folder + " defines no function");
+  return symbols;
 }
 
 Model BuildModel(const std::vector<const pb::FileDescriptor*>& files,

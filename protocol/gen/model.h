@@ -47,6 +47,8 @@ struct CallModel {
   bool async() const { return options.mode() == api::ASYNC; }
   bool by_hand_in_guest() const { return options.handwritten() & api::GUEST; }
   bool by_hand_on_host() const { return options.handwritten() & api::HOST; }
+  // Whether a C expression over the parameters is about results.
+  bool NeedsResults(const std::string& expression) const;
   const Field* request_field(const std::string& param) const;
   const Field* reply_field(const std::string& param) const;
   std::string id() const;           // "0x0301"
@@ -70,6 +72,9 @@ struct Model {
 
   std::vector<const CallModel*> calls() const;
 };
+
+// The functions that the sources in `folder` define with SMOLVM_API. Throws std::runtime_error.
+std::set<std::string> ReadNativeSymbols(const std::string& folder);
 
 // Lines of a text file, without comments (#) and blanks. Throws std::runtime_error.
 std::vector<std::string> ReadLines(const std::string& path);
@@ -95,8 +100,11 @@ std::string EmitDriverTableSource(const Model& model);
 std::string EmitRecordingDriver(const Model& model);    // tests
 std::string EmitLoopbackCases(const Section& section);  // tests
 std::string EmitDictionary(const Model& model);         // fuzzing
-std::string EmitServedSymbols(const Model& model);      // symbol → call id, for cuGetProcAddress
-std::string EmitCallTable(const Model& model, const std::string& reasons_path);  // docs/calls.md
+std::string EmitValues(const Model& model);             // both sides: which values calls take
+std::string EmitProbes(const Model& model);             // tests
+// docs/calls.md. `native`: the symbols that the emulation device has.
+std::string EmitCallTable(const Model& model, const std::string& reasons_path,
+                          const std::set<std::string>& native);
 
 // What generated C++ begins with.
 std::string Banner();

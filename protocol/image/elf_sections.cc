@@ -84,4 +84,15 @@ bool ForEachSection(
   return true;
 }
 
+bool ForEachSectionSize(std::span<const std::byte> file,
+                        const std::function<void(std::string_view name, uint64_t size)>& visit) {
+  const std::optional<Sections> sections = Sections::Read(file);
+  if (!sections) return false;
+  for (uint64_t i = 0; i < sections->count(); ++i) {
+    const Elf64_Shdr section = sections->At(i);
+    if (section.sh_type != SHT_NULL) visit(sections->NameOf(section), section.sh_size);
+  }
+  return true;
+}
+
 }  // namespace smolvm::image

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string_view>
@@ -14,5 +15,10 @@ namespace smolvm::image {
 bool ForEachSection(
     std::span<const std::byte> file,
     const std::function<void(std::string_view name, std::span<const std::byte> bytes)>& visit);
+
+// The same of the name and the size in memory of each section, of those too that have no bytes in
+// the file.
+bool ForEachSectionSize(std::span<const std::byte> file,
+                        const std::function<void(std::string_view name, uint64_t size)>& visit);
 
 }  // namespace smolvm::image

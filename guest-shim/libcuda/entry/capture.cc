@@ -6,6 +6,7 @@
 #include "guest-shim/libcuda/entry/entry.h"
 #include "protocol/api/guest_manual.h"
 #include "protocol/api/stream.wire.h"
+#include "protocol/api/values.h"
 
 namespace smolvm::guest {
 namespace {
@@ -53,8 +54,8 @@ CUresult cuStreamGetCaptureInfo_v3(uint32_t variant, CUstream hStream,
 // The mode restricts calls while something is captured; it is kept, since libraries set it and put
 // it back.
 CUresult cuThreadExchangeStreamCaptureMode(uint32_t, CUstreamCaptureMode* mode) {
-  if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!mode) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = api::check::cuThreadExchangeStreamCaptureMode(*mode)) return result;
   std::swap(*mode, CurrentLane().capture_mode);
   return CUDA_SUCCESS;
 }

@@ -22,9 +22,9 @@ CUresult Create(CUcontext* pctx, unsigned flags, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
-CUresult Refuse(const char* what) {
+CUresult Refuse(const char* what, CUresult result = CUDA_ERROR_NOT_SUPPORTED) {
   log::Warn("event=not_supported call=cuCtxCreate what=\"{}\"", what);
-  return CUDA_ERROR_NOT_SUPPORTED;
+  return result;
 }
 
 }  // namespace
@@ -34,7 +34,8 @@ namespace manual {
 CUresult cuCtxCreate_v3(uint32_t, CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams,
                         unsigned int flags, CUdevice dev) {
   if (numParams < 0 || (numParams > 0) != (paramsArray != nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  return numParams > 0 ? Refuse("execution affinity") : Create(pctx, flags, dev);
+  return numParams > 0 ? Refuse("execution affinity", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY)
+                       : Create(pctx, flags, dev);
 }
 
 CUresult cuCtxCreate_v4(uint32_t, CUcontext* pctx, CUctxCreateParams* ctxCreateParams,

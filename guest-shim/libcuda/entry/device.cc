@@ -146,6 +146,8 @@ CUresult cuDeviceGetPCIBusId(uint32_t, char* pciBusId, int len, CUdevice dev) {
   const api::Device* device = Find(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (device->pci_bus_id.empty()) return CUDA_ERROR_NOT_SUPPORTED;
+  // Documented: long enough, or the call fails rather than truncate an identity.
+  if (static_cast<size_t>(len) <= device->pci_bus_id.size()) return CUDA_ERROR_INVALID_VALUE;
   CopyText(device->pci_bus_id, pciBusId, len);
   return CUDA_SUCCESS;
 }

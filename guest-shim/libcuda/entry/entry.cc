@@ -121,6 +121,9 @@ void Ended(Kind kind, uint64_t id) {
   if (kind == Kind::kStream || kind == Kind::kEvent) TheSession().streams_and_events().Remove(id);
   if (kind == Kind::kContext) {
     TheSession().ContextGone(id);
+    TheSession().pinned().EndWith(reinterpret_cast<CUcontext>(id), [](const PinnedBlock& block) {
+      return TheSession().connection().CopyBackPending(block.base, block.size);
+    });
     ForgetAll();
   }
 }

@@ -2,15 +2,11 @@
 #include "guest-shim/libcuda/entry/entry.h"
 #include "protocol/api/context.wire.h"
 #include "protocol/api/guest_manual.h"
+#include "protocol/api/values.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::guest {
 namespace {
-
-constexpr unsigned kHostAllocFlags =
-    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-constexpr unsigned kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
-                                    CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
 struct Where {
   CUcontext context = nullptr;
@@ -47,11 +43,10 @@ CUresult WaitForCopies(const PinnedBlock& block) {
 namespace manual {
 
 CUresult cuMemHostAlloc(uint32_t, void** pp, size_t bytesize, unsigned int Flags) {
-  if (!pp || (Flags & ~kHostAllocFlags)) return CUDA_ERROR_INVALID_VALUE;
+  if (!pp || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = api::check::cuMemHostAlloc(Flags)) return result;
   Where where;
   if (const CUresult result = CurrentWhere(&where)) return result;
-  if (bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (Flags & CU_MEMHOSTALLOC_DEVICEMAP) return RefuseMapping();
   void* data = TheSession().pinned().Allocate(bytesize, Flags, where.context, where.device);
   if (!data) return CUDA_ERROR_OUT_OF_MEMORY;
   *pp = data;
@@ -63,6 +58,8 @@ CUresult cuMemAllocHost_v2(uint32_t variant, void** pp, size_t bytesize) {
 }
 
 CUresult cuMemFreeHost(uint32_t, void* p) {
+  if (!p) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = RequireContext()) return result;
   const auto block = TheSession().pinned().Find(p);
   if (!block || block->base != p || block->registered) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = WaitForCopies(*block)) return result;
@@ -70,15 +67,17 @@ CUresult cuMemFreeHost(uint32_t, void* p) {
 }
 
 CUresult cuMemHostRegister_v2(uint32_t, void* p, size_t bytesize, unsigned int Flags) {
-  if (!p || bytesize == 0 || (Flags & ~kRegisterFlags)) return CUDA_ERROR_INVALID_VALUE;
+  if (!p || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = api::check::cuMemHostRegister_v2(Flags)) return result;
   Where where;
   if (const CUresult result = CurrentWhere(&where)) return result;
-  if (Flags & (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY)) return RefuseMapping();
+  if (const CUresult result = api::refuse::cuMemHostRegister_v2(Flags)) return result;
   return TheSession().pinned().Register(p, bytesize, Flags, where.context, where.device);
 }
 
 CUresult cuMemHostUnregister(uint32_t, void* p) {
   if (!p) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = RequireContext()) return result;
   const auto block = TheSession().pinned().Find(p);
   if (!block || block->base != p || !block->registered)
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
@@ -88,6 +87,7 @@ CUresult cuMemHostUnregister(uint32_t, void* p) {
 
 CUresult cuMemHostGetFlags(uint32_t, unsigned int* pFlags, void* p) {
   if (!pFlags || !p) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = RequireContext()) return result;
   const auto block = TheSession().pinned().Find(p);
   if (!block || block->registered) return CUDA_ERROR_INVALID_VALUE;
   *pFlags = block->flags;
@@ -95,7 +95,9 @@ CUresult cuMemHostGetFlags(uint32_t, unsigned int* pFlags, void* p) {
 }
 
 CUresult cuMemHostGetDevicePointer_v2(uint32_t, CUdeviceptr* pdptr, void* p, unsigned int Flags) {
-  if (!pdptr || !p || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!pdptr || !p) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = api::check::cuMemHostGetDevicePointer_v2(Flags)) return result;
+  if (const CUresult result = RequireContext()) return result;
   return TheSession().pinned().Find(p) ? RefuseMapping() : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -1,41 +1,20 @@
 // cuInit, versions, error names, and how programs find entry points.
 #include <algorithm>
-#include <string_view>
 
 #include "guest-shim/libcuda/entry/entry.h"
 #include "protocol/api/guest_manual.h"
+#include "protocol/api/values.h"
 #include "protocol/gen/exports/error_names.h"
 #include "protocol/gen/exports/proc_address.h"
-#include "protocol/gen/exports/unsupported.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::guest {
 namespace {
 
-struct ServedSymbol {
-  const char* symbol;
-  uint32_t call_id;  // 0: answered in the guest
-};
-constexpr ServedSymbol kServed[] = {
-#include "protocol/api/served_symbols.inc"
-};
-
 // The driver's version, as far as this library and the host both go.
 int Version() {
   const Session* session = CurrentSession();
   return session ? std::min(CUDA_VERSION, session->hello().driver_version) : CUDA_VERSION;
-}
-
-// What cuGetProcAddress may hand out: what the session serves. Before cuInit that is what this
-// library knows.
-void* Served(const char* symbol) {
-  const auto found =
-      std::find_if(std::begin(kServed), std::end(kServed),
-                   [&](const ServedSymbol& s) { return std::string_view(s.symbol) == symbol; });
-  if (found == std::end(kServed)) return nullptr;
-  const Session* session = CurrentSession();
-  if (session && found->call_id != 0 && !session->HostKnows(found->call_id)) return nullptr;
-  return exports::ExportAddress(symbol);
 }
 
 // NVIDIA's own runtime library asks for this table and checks a keyed answer, which is not ours to
@@ -51,7 +30,7 @@ bool IsRuntimeHandshake(const CUuuid& id) {
 namespace manual {
 
 CUresult cuInit(uint32_t, unsigned int Flags) {
-  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = api::check::cuInit(Flags)) return result;
   if (CurrentLane().in_callback) return CUDA_ERROR_NOT_PERMITTED;
   return InitialiseSession();
 }
@@ -76,14 +55,16 @@ CUresult cuGetErrorString(uint32_t, CUresult error, const char** pStr) {
 
 CUresult cuGetProcAddress(uint32_t, const char* symbol, void** pfn, int cudaVersion,
                           cuuint64_t flags) {
-  return static_cast<CUresult>(exports::GetProcAddressV1(symbol, pfn, cudaVersion, flags, Served));
+  return static_cast<CUresult>(
+      exports::GetProcAddressV1(symbol, pfn, cudaVersion, Version(), flags));
 }
 
 CUresult cuGetProcAddress_v2(uint32_t, const char* symbol, void** pfn, int cudaVersion,
                              cuuint64_t flags, CUdriverProcAddressQueryResult* symbolStatus) {
   int status = 0;
-  const int result = exports::GetProcAddressV2(symbol, pfn, cudaVersion, flags, &status, Served);
-  if (symbolStatus) *symbolStatus = static_cast<CUdriverProcAddressQueryResult>(status);
+  const int result = exports::GetProcAddressV2(symbol, pfn, cudaVersion, Version(), flags, &status);
+  if (symbolStatus && result == CUDA_SUCCESS)
+    *symbolStatus = static_cast<CUdriverProcAddressQueryResult>(status);
   return static_cast<CUresult>(result);
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "protocol/api/attributes.h"
+#include "protocol/gen/exports/error_names.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::guest {
@@ -21,6 +22,7 @@ CUresult JitOptions::Read(unsigned count, CUjit_option* option_keys, void** opti
   for (unsigned i = 0; i < count; ++i) {
     void*& value = option_values[i];
     if (api::JitOptionIsAddress(option_keys[i])) {
+      if (!value) continue;  // no list
       log::Warn("event=not_supported what=\"JIT option {}\"", static_cast<int>(option_keys[i]));
       return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -59,6 +61,8 @@ void JitOptions::WantErrorLog() {
 
 void JitOptions::LogRefusal(const char* event, uint32_t status, std::string_view error_log) {
   while (error_log.ends_with('\n')) error_log.remove_suffix(1);
+  const char* text = exports::ErrorString(static_cast<int>(status));
+  if (error_log.empty() && text) error_log = text;
   log::Error("event={} result={} reason={}", event, status, log::Quote(error_log));
 }
 

@@ -4,6 +4,7 @@
 #include "protocol/api/guest_manual.h"
 #include "protocol/api/memory.wire.h"
 #include "protocol/api/memory_pool.wire.h"
+#include "protocol/api/values.h"
 
 namespace smolvm::guest {
 namespace {
@@ -13,6 +14,9 @@ CUresult Store(void* data, T value) {
   memcpy(data, &value, sizeof value);
   return CUDA_SUCCESS;
 }
+
+// In the ids of page-locked memory, so that they are none of the host's.
+constexpr uint64_t kPinnedId = uint64_t{1} << 63;
 
 // Of page-locked memory, which only the guest knows.
 CUresult PinnedAttribute(const PinnedBlock& block, void* data, CUpointer_attribute attribute,
@@ -33,13 +37,29 @@ CUresult PinnedAttribute(const PinnedBlock& block, void* data, CUpointer_attribu
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       return Store(data, block.size);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Store<char>(data, 0);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return Store<char>(data, 1);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return Store<unsigned>(data, 0);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return Store(data, reinterpret_cast<CUdeviceptr>(block.base));
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return Store(data, block.size);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return Store<uint64_t>(data, 0);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return Store<uint64_t>(data, kPinnedId | reinterpret_cast<uint64_t>(block.base));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Store<void*>(data, nullptr);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return CUDA_ERROR_INVALID_VALUE;  // it is not mapped
     default:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return api::refuse::cuPointerGetAttribute(attribute);
   }
 }
 
@@ -67,18 +87,14 @@ void StoreNone(void* data, CUpointer_attribute attribute) {
   }
 }
 
-bool IsPointerAttribute(CUpointer_attribute attribute) {
-  return attribute >= CU_POINTER_ATTRIBUTE_CONTEXT &&
-         attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
-}
-
 }  // namespace
 
 namespace manual {
 
 CUresult cuPointerGetAttribute(uint32_t variant, void* data, CUpointer_attribute attribute,
                                CUdeviceptr ptr) {
-  if (!data || !IsPointerAttribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  if (!data) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = api::check::cuPointerGetAttribute(attribute)) return result;
   if (const auto block = TheSession().pinned().Find(reinterpret_cast<void*>(ptr))) {
     return PinnedAttribute(*block, data, attribute, ptr);
   }
@@ -100,7 +116,9 @@ CUresult cuPointerGetAttributes(uint32_t variant, unsigned int numAttributes,
                                 CUpointer_attribute* attributes, void** data, CUdeviceptr ptr) {
   if (numAttributes == 0 || !attributes || !data) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < numAttributes; ++i) {
-    if (!data[i] || !IsPointerAttribute(attributes[i])) return CUDA_ERROR_INVALID_VALUE;
+    if (!data[i]) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult result = api::check::cuPointerGetAttribute(attributes[i])) return result;
+    if (const CUresult result = api::refuse::cuPointerGetAttribute(attributes[i])) return result;
     const CUresult result = cuPointerGetAttribute(variant, data[i], attributes[i], ptr);
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED) {
       StoreNone(data[i], attributes[i]);
@@ -114,7 +132,7 @@ CUresult cuPointerGetAttributes(uint32_t variant, unsigned int numAttributes,
 CUresult cuPointerSetAttribute(uint32_t variant, const void* value, CUpointer_attribute attribute,
                                CUdeviceptr ptr) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
-  if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = api::check::cuPointerSetAttribute(attribute)) return result;
   api::PointerSetAttributeRequest request{static_cast<uint32_t>(attribute), ptr, {}};
   request.value.assign(static_cast<const char*>(value), sizeof(unsigned));
   api::None none;

@@ -11,6 +11,7 @@
 #include "protocol/api/guest_manual.h"
 #include "protocol/api/library.wire.h"
 #include "protocol/api/module.wire.h"
+#include "protocol/api/values.h"
 #include "protocol/image/image.h"
 
 namespace smolvm::guest {
@@ -24,9 +25,17 @@ const char* KeepName(uint64_t id, const std::string& name) {
   return names->try_emplace(id, name).first->second.c_str();
 }
 
+constexpr char kNoImage[] = "no PTX, no ELF file and no fat binary, or it ends before its end";
+
 CUresult Refused(uint32_t status, const std::string& error_log) {
   JitOptions::LogRefusal("module_refused", status, error_log);
   return static_cast<CUresult>(status);
+}
+
+// The program's own buffer for it is told as well.
+CUresult RefusedHere(const JitOptions& options) {
+  options.Store({}, kNoImage, 0);
+  return Refused(CUDA_ERROR_INVALID_IMAGE, kNoImage);
 }
 
 CUresult LoadModule(uint32_t variant, CUmodule* module, const void* image, unsigned count,
@@ -36,7 +45,7 @@ CUresult LoadModule(uint32_t variant, CUmodule* module, const void* image, unsig
   if (const CUresult result = options.Read(count, keys, values)) return result;
   options.WantErrorLog();
   const std::vector<std::byte> bytes = image::Flatten(image);
-  if (bytes.empty() || bytes.size() > kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
+  if (bytes.empty() || bytes.size() > kMaxImageBytes) return RefusedHere(options);
   const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   api::ModuleLoadDataExReply reply;
   const api::ModuleLoadDataExRequest request{options.keys, options.values};
@@ -58,12 +67,17 @@ CUresult LoadLibrary(uint32_t variant, CUlibrary* library, const void* code, uns
   options.WantErrorLog();
   api::LibraryLoadDataRequest request{options.keys, options.values, {}, {}};
   for (unsigned i = 0; i < library_count; ++i) {
-    if (library_keys[i] != CU_LIBRARY_BINARY_IS_PRESERVED) return CUDA_ERROR_NOT_SUPPORTED;
+    if (const CUresult result = api::check::cuLibraryLoadData(library_keys[i])) return result;
+    const bool set = library_values && library_values[i];
+    if (library_keys[i] != CU_LIBRARY_BINARY_IS_PRESERVED) {
+      if (set) return CUDA_ERROR_NOT_SUPPORTED;  // an address of this process
+      continue;
+    }
     request.library_option_keys.push_back(library_keys[i]);
-    request.library_option_values.push_back(library_values && library_values[i] ? 1 : 0);
+    request.library_option_values.push_back(set);
   }
   const std::vector<std::byte> bytes = image::Flatten(code);
-  if (bytes.empty() || bytes.size() > kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
+  if (bytes.empty() || bytes.size() > kMaxImageBytes) return RefusedHere(options);
   const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   api::LibraryLoadDataReply reply;
   if (const CUresult result =
@@ -116,7 +130,7 @@ CUresult cuModuleLoad(uint32_t variant, CUmodule* module, const char* fname) {
   std::vector<char> bytes;
   if (const CUresult result = ReadImageFile(fname, &bytes)) return result;
   if (image::MeasureImage(bytes.data(), bytes.size()).kind == image::Kind::kInvalid)
-    return CUDA_ERROR_INVALID_IMAGE;
+    return Refused(CUDA_ERROR_INVALID_IMAGE, kNoImage);
   return LoadModule(variant, module, bytes.data(), 0, nullptr, nullptr);
 }
 
@@ -169,7 +183,7 @@ CUresult cuLibraryLoadFromFile(uint32_t variant, CUlibrary* library, const char*
   std::vector<char> bytes;
   if (const CUresult result = ReadImageFile(fileName, &bytes)) return result;
   if (image::MeasureImage(bytes.data(), bytes.size()).kind == image::Kind::kInvalid)
-    return CUDA_ERROR_INVALID_IMAGE;
+    return Refused(CUDA_ERROR_INVALID_IMAGE, kNoImage);
   return LoadLibrary(variant, library, bytes.data(), numJitOptions, jitOptions, jitOptionsValues,
                      numLibraryOptions, libraryOptions, libraryOptionValues);
 }

@@ -57,6 +57,16 @@ bool PinnedMemory::Unregister(void* p) {
   return true;
 }
 
+void PinnedMemory::EndWith(CUcontext context, const std::function<bool(const PinnedBlock&)>& busy) {
+  const std::unique_lock lock(mutex_);
+  std::erase_if(blocks_, [&](const auto& entry) {
+    const PinnedBlock& block = entry.second;
+    if (block.context != context) return false;
+    if (!block.registered && !busy(block)) munmap(block.base, block.size);
+    return true;
+  });
+}
+
 std::optional<PinnedBlock> PinnedMemory::Find(const void* p) const {
   const std::shared_lock lock(mutex_);
   auto next = blocks_.upper_bound(const_cast<char*>(static_cast<const char*>(p)));

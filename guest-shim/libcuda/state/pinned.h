@@ -6,6 +6,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -34,6 +35,9 @@ class PinnedMemory {
   // Forgets a block that begins at `p`, and unmaps it if it was allocated here.
   bool Free(void* p);
   bool Unregister(void* p);
+  // What belonged to a context is page-locked no longer when that has ended. `busy`: a block that
+  // something may still be written to is forgotten and stays mapped.
+  void EndWith(CUcontext context, const std::function<bool(const PinnedBlock&)>& busy);
   std::optional<PinnedBlock> Find(const void* p) const;
 
  private:

@@ -8,6 +8,7 @@
 #include <cuda.h>
 
 #include "host-daemon/emulation/api/driver.h"
+#include "protocol/api/values.h"
 
 // A function that the library exports. Prototypes come from cuda.h, so a wrong signature does not
 // compile.

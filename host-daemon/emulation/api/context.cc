@@ -5,6 +5,7 @@
 
 #include "host-daemon/emulation/api/driver.h"
 #include "host-daemon/emulation/runtime/program.h"
+#include "protocol/api/values.h"
 
 namespace smolvm::emulation {
 namespace {
@@ -189,15 +190,9 @@ void PrimaryContext::GetState(unsigned* flags, bool* active) {
 }
 
 CUresult CheckContextFlags(unsigned flags) {
-  const unsigned schedule = flags & CU_CTX_SCHED_MASK;
-  if (schedule != CU_CTX_SCHED_AUTO && schedule != CU_CTX_SCHED_SPIN &&
-      schedule != CU_CTX_SCHED_YIELD && schedule != CU_CTX_SCHED_BLOCKING_SYNC)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (flags & (CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE))
-    return CUDA_ERROR_NOT_SUPPORTED;
-  const unsigned known =
-      CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS;
-  return (flags & ~known) != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (const CUresult result = api::check::cuCtxCreate_v2(flags); result != CUDA_SUCCESS)
+    return result;
+  return api::refuse::cuCtxCreate_v2(flags);
 }
 
 }  // namespace smolvm::emulation

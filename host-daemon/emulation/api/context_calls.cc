@@ -77,9 +77,10 @@ SMOLVM_API cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* params, unsigne
   return Create(context, flags, device);
 }
 
-SMOLVM_API cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam*, int count, unsigned int flags,
-                          CUdevice device) {
+SMOLVM_API cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* params, int count,
+                          unsigned int flags, CUdevice device) {
   SMOLVM_ENTER();
+  if (count < 0 || (count > 0) != (params != nullptr)) return CUDA_ERROR_INVALID_VALUE;
   if (count != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return Create(context, flags, device);
 }
@@ -202,8 +203,7 @@ SMOLVM_API cuCtxGetCacheConfig(CUfunc_cache* config) {
 
 SMOLVM_API cuCtxSetCacheConfig(CUfunc_cache config) {
   SMOLVM_ENTER();
-  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
-    return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuCtxSetCacheConfig(config));
   SMOLVM_CURRENT_CONTEXT(context);
   context->set_cache_config(config);
   return CUDA_SUCCESS;
@@ -220,9 +220,7 @@ SMOLVM_API cuCtxGetSharedMemConfig(CUsharedconfig* config) {
 
 SMOLVM_API cuCtxSetSharedMemConfig(CUsharedconfig config) {
   SMOLVM_ENTER();
-  if (config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ||
-      config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
-    return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuCtxSetSharedMemConfig(config));
   SMOLVM_CURRENT_CONTEXT(context);
   return CUDA_SUCCESS;
 }
@@ -250,16 +248,18 @@ SMOLVM_API cuCtxResetPersistingL2Cache() {
   return CUDA_SUCCESS;  // no line is ever persisting
 }
 
-SMOLVM_API cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType) {
+SMOLVM_API cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType type) {
   SMOLVM_ENTER();
   if (affinity == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuCtxGetExecAffinity(type));
   SMOLVM_CURRENT_CONTEXT(context);
   return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 }
 
 SMOLVM_API cuCtxAttach(CUcontext* handle, unsigned int flags) {
   SMOLVM_ENTER();
-  if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuCtxAttach(flags));
   SMOLVM_CURRENT_CONTEXT(context);
   if (context->primary()) return CUDA_ERROR_INVALID_CONTEXT;
   context->attach_count.fetch_add(1);
@@ -278,8 +278,8 @@ SMOLVM_API cuCtxDetach(CUcontext handle) {
 // There is no second device whose context could be a peer.
 SMOLVM_API cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
   SMOLVM_ENTER();
+  SMOLVM_RETURN_IF_ERROR(api::check::cuCtxEnablePeerAccess(flags));
   SMOLVM_CURRENT_CONTEXT(context);
-  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> found;
   if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   SMOLVM_RETURN_IF_ERROR(FindContext(peer, &found));

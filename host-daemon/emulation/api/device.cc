@@ -54,8 +54,9 @@ SMOLVM_API cuDeviceGetUuid(CUuuid* uuid, CUdevice device) { return CopyUuid(uuid
 SMOLVM_API cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) { return CopyUuid(uuid, device); }
 
 // LUIDs exist on Windows only.
-SMOLVM_API cuDeviceGetLuid(char*, unsigned int*, CUdevice device) {
+SMOLVM_API cuDeviceGetLuid(char* luid, unsigned int* mask, CUdevice device) {
   SMOLVM_ENTER();
+  if (luid == nullptr || mask == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SMOLVM_RETURN_IF_ERROR(CheckDevice(device));
   return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -133,8 +134,8 @@ SMOLVM_API cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
 SMOLVM_API cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType type,
                                           CUdevice device) {
   SMOLVM_ENTER();
-  if (supported == nullptr || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (supported == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuDeviceGetExecAffinitySupport(type));
   SMOLVM_RETURN_IF_ERROR(CheckDevice(device));
   *supported = 0;
   return CUDA_SUCCESS;
@@ -159,10 +160,11 @@ SMOLVM_API cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
 }
 
 // Peer attributes are of two different devices, and there is one.
-SMOLVM_API cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUdevice source,
+SMOLVM_API cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice source,
                                    CUdevice destination) {
   SMOLVM_ENTER();
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuDeviceGetP2PAttribute(attribute));
   SMOLVM_RETURN_IF_ERROR(CheckDevice(source));
   SMOLVM_RETURN_IF_ERROR(CheckDevice(destination));
   return CUDA_ERROR_INVALID_DEVICE;

@@ -4,9 +4,6 @@
 namespace smolvm::emulation {
 namespace {
 
-constexpr unsigned kEventFlags =
-    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-
 CUresult FindEvent(CUevent handle, std::shared_ptr<Event>* event) {
   *event = handle == nullptr ? nullptr : TheDriver().events.Find(handle);
   return *event != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
@@ -57,11 +54,12 @@ CUresult Elapsed(float* milliseconds, CUevent begin_handle, CUevent end_handle) 
 
 SMOLVM_API cuEventCreate(CUevent* handle, unsigned int flags) {
   SMOLVM_ENTER();
-  if (handle == nullptr || (flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuEventCreate(flags));
   if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
     return CUDA_ERROR_INVALID_VALUE;
   SMOLVM_CURRENT_CONTEXT(context);
-  if (flags & CU_EVENT_INTERPROCESS) return CUDA_ERROR_NOT_SUPPORTED;  // IPC_EVENT_SUPPORTED is 0
+  SMOLVM_RETURN_IF_ERROR(api::refuse::cuEventCreate(flags));  // IPC_EVENT_SUPPORTED is 0
   *handle = TheDriver().events.Add(std::make_shared<Event>(flags, context->id()));
   context->AddEvent(*handle);
   return CUDA_SUCCESS;

@@ -7,19 +7,14 @@
 namespace smolvm::emulation {
 namespace {
 
-constexpr unsigned kAllocFlags =
-    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-constexpr unsigned kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
-                                    CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
-
 size_t PhysicalBytes() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
 CUresult Allocate(void** address, size_t bytes, unsigned flags) {
   SMOLVM_ENTER();
-  if (address == nullptr || bytes == 0 || (flags & ~kAllocFlags) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuMemHostAlloc(flags));
   SMOLVM_CURRENT_CONTEXT(context);
   if (bytes > PhysicalBytes()) return CUDA_ERROR_OUT_OF_MEMORY;
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -47,11 +42,10 @@ bool IsMapped(uintptr_t base, size_t bytes) {
 CUresult Register(void* address, size_t bytes, unsigned flags) {
   SMOLVM_ENTER();
   const auto base = reinterpret_cast<uintptr_t>(address);
-  if (address == nullptr || bytes == 0 || (flags & ~kRegisterFlags) != 0 || base + bytes < base)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (address == nullptr || bytes == 0 || base + bytes < base) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuMemHostRegister_v2(flags));
   SMOLVM_CURRENT_CONTEXT(context);
-  if (flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY))
-    return CUDA_ERROR_NOT_SUPPORTED;
+  SMOLVM_RETURN_IF_ERROR(api::refuse::cuMemHostRegister_v2(flags));
   const Arena& arena = TheDriver().arena;
   if (base < arena.base() + arena.reserved_bytes() && base + bytes > arena.base())
     return CUDA_ERROR_INVALID_VALUE;
@@ -106,7 +100,8 @@ SMOLVM_API cuMemHostUnregister(void* address) {
 
 SMOLVM_API cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* address, unsigned int flags) {
   SMOLVM_ENTER();
-  if (device == nullptr || address == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (device == nullptr || address == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuMemHostGetDevicePointer_v2(flags));
   SMOLVM_CURRENT_CONTEXT(context);
   const auto region = TheDriver().memory.Find(reinterpret_cast<uintptr_t>(address));
   if (region == nullptr || region->IsDevice()) return CUDA_ERROR_INVALID_VALUE;

@@ -29,14 +29,13 @@ SMOLVM_API cuGetErrorString(CUresult error, const char** text) {
 
 SMOLVM_API cuGetProcAddress(const char* symbol, void** pfn, int version, cuuint64_t flags) {
   return static_cast<CUresult>(
-      exports::GetProcAddressV1(symbol, pfn, version, flags, exports::ExportAddress));
+      exports::GetProcAddressV1(symbol, pfn, version, CUDA_VERSION, flags));
 }
 
 SMOLVM_API cuGetProcAddress_v2(const char* symbol, void** pfn, int version, cuuint64_t flags,
                                CUdriverProcAddressQueryResult* status) {
   int found = 0;
-  const int result =
-      exports::GetProcAddressV2(symbol, pfn, version, flags, &found, exports::ExportAddress);
+  const int result = exports::GetProcAddressV2(symbol, pfn, version, CUDA_VERSION, flags, &found);
   if (status != nullptr && result == 0)
     *status = static_cast<CUdriverProcAddressQueryResult>(found);
   return static_cast<CUresult>(result);

@@ -13,7 +13,7 @@ CUresult CheckLibraryOptions(unsigned count, const CUlibraryOption* options, voi
   if (count == 0) return CUDA_SUCCESS;
   if (options == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
-    if (options[i] < 0 || options[i] >= CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+    SMOLVM_RETURN_IF_ERROR(api::check::cuLibraryLoadData(options[i]));
     if (options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE && values != nullptr &&
         values[i] != nullptr)
       return CUDA_ERROR_NOT_SUPPORTED;
@@ -182,7 +182,7 @@ SMOLVM_API cuKernelGetLibrary(CUlibrary* handle, CUkernel kernel_handle) {
 
 SMOLVM_API cuKernelGetName(const char** name, CUkernel handle) {
   SMOLVM_ENTER();
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Kernel> kernel;
   std::shared_ptr<Library> library;
   SMOLVM_RETURN_IF_ERROR(FindKernel(handle, &kernel, &library));
@@ -192,7 +192,7 @@ SMOLVM_API cuKernelGetName(const char** name, CUkernel handle) {
 
 SMOLVM_API cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, size_t* size) {
   SMOLVM_ENTER();
-  if (offset == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (offset == nullptr || handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Kernel> kernel;
   std::shared_ptr<Library> library;
   SMOLVM_RETURN_IF_ERROR(FindKernel(handle, &kernel, &library));
@@ -222,8 +222,7 @@ SMOLVM_API cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUker
 
 SMOLVM_API cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice device) {
   SMOLVM_ENTER();
-  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
-    return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuKernelSetCacheConfig(config));
   std::shared_ptr<Kernel> kernel;
   std::shared_ptr<Library> library;
   SMOLVM_RETURN_IF_ERROR(FindKernel(handle, &kernel, &library));

@@ -15,6 +15,7 @@ CUresult LinkState::Timed(Step&& step) {
   const std::chrono::duration<float, std::milli> took = std::chrono::steady_clock::now() - begin;
   milliseconds_ += took.count();
   options_.Report(log_, milliseconds_);
+  if (result != CUDA_SUCCESS) LogRefusal("link_refused", result, log_.error);
   return result;
 }
 

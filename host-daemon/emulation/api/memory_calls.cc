@@ -52,8 +52,7 @@ SMOLVM_API cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width,
   SMOLVM_ENTER();
   if (address == nullptr || pitch == nullptr || width == 0 || height == 0)
     return CUDA_ERROR_INVALID_VALUE;
-  if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16)
-    return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuMemAllocPitch_v2(element_bytes));
   SMOLVM_CURRENT_CONTEXT(context);
   if (width > TheDriver().arena.device_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
   const size_t row = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;

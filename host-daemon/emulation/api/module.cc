@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "host-daemon/emulation/api/driver.h"
+#include "protocol/gen/exports/error_names.h"
 #include "protocol/image/image.h"
 #include "protocol/log/log.h"
 
@@ -19,6 +20,12 @@ std::optional<size_t> LoadedImage::FindKernel(std::string_view name) const {
   return found == kernels.end() ? std::nullopt : std::optional(found->second);
 }
 
+void LogRefusal(const char* event, CUresult result, std::string_view reason) {
+  while (reason.ends_with('\n')) reason.remove_suffix(1);
+  if (reason.empty()) reason = exports::ErrorString(result);
+  log::Error("event={} result={} reason={}", event, static_cast<int>(result), log::Quote(reason));
+}
+
 CUresult LoadImage(const void* image, const JitOptions& options,
                    std::shared_ptr<LoadedImage>* loaded) {
   LoadOptions load = options.load();
@@ -31,10 +38,7 @@ CUresult LoadImage(const void* image, const JitOptions& options,
   const std::chrono::duration<float, std::milli> took = std::chrono::steady_clock::now() - begin;
   options.Report(log, took.count());
   if (result != CUDA_SUCCESS) {
-    std::string_view reason = log.error;
-    while (reason.ends_with('\n')) reason.remove_suffix(1);
-    log::Error("event=module_refused result={} reason={}", static_cast<int>(result),
-               log::Quote(reason));
+    LogRefusal("module_refused", result, log.error);
     return result;
   }
   const auto kernels = made->program->kernels();

@@ -40,6 +40,10 @@ struct LoadedImage {
 
 // Loads `image` and makes its variables known to the memory map as belonging to `owner`. They leave
 // it in ForgetVariables.
+// Why an image or a link was refused, for who runs the program. It may not have given a buffer for
+// it.
+void LogRefusal(const char* event, CUresult result, std::string_view reason);
+
 CUresult LoadImage(const void* image, const JitOptions& options,
                    std::shared_ptr<LoadedImage>* loaded);
 void RegisterVariables(const std::shared_ptr<LoadedImage>& image, Context& owner);

@@ -142,7 +142,7 @@ SMOLVM_API cuFuncGetModule(CUmodule* module, CUfunction handle) {
 
 SMOLVM_API cuFuncGetName(const char** name, CUfunction handle) {
   SMOLVM_ENTER();
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Function> function;
   SMOLVM_RETURN_IF_ERROR(FindFunction(handle, &function));
   *name = function->info().name.c_str();
@@ -151,7 +151,7 @@ SMOLVM_API cuFuncGetName(const char** name, CUfunction handle) {
 
 SMOLVM_API cuFuncGetParamInfo(CUfunction handle, size_t index, size_t* offset, size_t* size) {
   SMOLVM_ENTER();
-  if (offset == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (offset == nullptr || handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Function> function;
   SMOLVM_RETURN_IF_ERROR(FindFunction(handle, &function));
   return ParamInfoOf(function->info(), index, offset, size);
@@ -191,8 +191,7 @@ SMOLVM_API cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute,
 
 SMOLVM_API cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
   SMOLVM_ENTER();
-  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
-    return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuFuncSetCacheConfig(config));
   std::shared_ptr<Function> function;
   SMOLVM_RETURN_IF_ERROR(FindFunction(handle, &function));
   function->settings.cache_config = config;
@@ -201,9 +200,7 @@ SMOLVM_API cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
 
 SMOLVM_API cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config) {
   SMOLVM_ENTER();
-  if (config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ||
-      config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
-    return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuFuncSetSharedMemConfig(config));
   std::shared_ptr<Function> function;
   return FindFunction(handle, &function);  // documented: no effect on devices of this kind
 }

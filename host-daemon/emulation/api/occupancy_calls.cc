@@ -7,12 +7,11 @@
 namespace smolvm::emulation {
 namespace {
 
-constexpr unsigned kOccupancyFlags = CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE;
-
 CUresult BlocksPerMultiprocessor(int* blocks, CUfunction handle, int block_threads, size_t shared,
                                  unsigned flags) {
   SMOLVM_ENTER();
-  if (blocks == nullptr || (flags & ~kOccupancyFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (blocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(flags));
   SMOLVM_CURRENT_CONTEXT(context);
   std::shared_ptr<Function> function;
   SMOLVM_RETURN_IF_ERROR(FindFunction(handle, &function));
@@ -23,8 +22,8 @@ CUresult BlocksPerMultiprocessor(int* blocks, CUfunction handle, int block_threa
 CUresult PotentialBlock(int* grid, int* block, CUfunction handle, CUoccupancyB2DSize size_of,
                         size_t shared, int limit, unsigned flags) {
   SMOLVM_ENTER();
-  if (grid == nullptr || block == nullptr || limit < 0 || (flags & ~kOccupancyFlags) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (grid == nullptr || block == nullptr || limit < 0) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuOccupancyMaxPotentialBlockSizeWithFlags(flags));
   SMOLVM_CURRENT_CONTEXT(context);
   std::shared_ptr<Function> function;
   SMOLVM_RETURN_IF_ERROR(FindFunction(handle, &function));

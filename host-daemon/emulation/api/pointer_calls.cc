@@ -54,10 +54,8 @@ CUresult AttributeOf(const Region& region, CUpointer_attribute attribute, CUdevi
                                                      : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Give(data, region.pool);
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-      return CUDA_ERROR_NOT_SUPPORTED;
     default:
-      return CUDA_ERROR_INVALID_VALUE;
+      return api::refuse::cuPointerGetAttribute(attribute);
   }
 }
 
@@ -88,10 +86,8 @@ CUresult AttributeOfUnknown(CUpointer_attribute attribute, void* data) {
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Give(data, 0u);
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-      return CUDA_ERROR_NOT_SUPPORTED;
     default:
-      return CUDA_ERROR_INVALID_VALUE;
+      return api::refuse::cuPointerGetAttribute(attribute);
   }
 }
 
@@ -100,6 +96,7 @@ CUresult AttributeOfUnknown(CUpointer_attribute attribute, void* data) {
 SMOLVM_API cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
   SMOLVM_ENTER();
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuPointerGetAttribute(attribute));
   SMOLVM_CURRENT_CONTEXT(context);
   const auto region = TheDriver().memory.Find(address);
   if (region == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -114,6 +111,7 @@ SMOLVM_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attri
   const auto region = TheDriver().memory.Find(address);
   for (unsigned i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    SMOLVM_RETURN_IF_ERROR(api::check::cuPointerGetAttribute(attributes[i]));
     CUresult result = region == nullptr ? AttributeOfUnknown(attributes[i], data[i])
                                         : AttributeOf(*region, attributes[i], address, data[i]);
     // One that does not apply to this pointer is NULL here, not an error.
@@ -127,8 +125,8 @@ SMOLVM_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attri
 SMOLVM_API cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                  CUdeviceptr address) {
   SMOLVM_ENTER();
-  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuPointerSetAttribute(attribute));
   SMOLVM_CURRENT_CONTEXT(context);
   const auto region = TheDriver().memory.Find(address);
   if (region == nullptr || !region->IsDevice()) return CUDA_ERROR_INVALID_VALUE;

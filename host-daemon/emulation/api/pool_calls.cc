@@ -77,8 +77,11 @@ CUresult Free(CUdeviceptr address, CUstream handle) {
   SMOLVM_RETURN_IF_ERROR(FindStream(handle, &stream));
   // It leaves the map at once, so that a second free is refused; the memory lasts until the stream
   // gets there.
-  auto region = TheDriver().memory.Remove(
-      address, [](const Region& each) { return each.kind == Region::Kind::kPool; });
+  // Memory of cuMemAlloc is taken too, as by GPUs (CUDA programming guide, stream-ordered
+  // allocation).
+  auto region = TheDriver().memory.Remove(address, [](const Region& each) {
+    return each.kind == Region::Kind::kPool || each.kind == Region::Kind::kDevice;
+  });
   if (region == nullptr) return CUDA_ERROR_INVALID_VALUE;
   stream->Submit(Stream::Where::kAnywhere, [region = std::move(region)] {});
   return CUDA_SUCCESS;
@@ -206,6 +209,7 @@ SMOLVM_API cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
 SMOLVM_API cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   SMOLVM_ENTER();
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuMemPoolGetAttribute(attribute));
   std::shared_ptr<Pool> pool;
   SMOLVM_RETURN_IF_ERROR(FindPool(handle, &pool));
   return pool->GetAttribute(attribute, value);
@@ -214,6 +218,7 @@ SMOLVM_API cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attrib
 SMOLVM_API cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   SMOLVM_ENTER();
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuMemPoolSetAttribute(attribute));
   std::shared_ptr<Pool> pool;
   SMOLVM_RETURN_IF_ERROR(FindPool(handle, &pool));
   return pool->SetAttribute(attribute, value);

@@ -8,6 +8,7 @@ namespace {
 CUresult Get(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value) {
   SMOLVM_ENTER();
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuStreamGetAttribute(attribute));
   std::shared_ptr<Stream> stream;
   SMOLVM_RETURN_IF_ERROR(FindStream(handle, &stream));
   CUstreamAttrValue read = {};
@@ -32,6 +33,7 @@ CUresult Get(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value
 CUresult Set(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue* value) {
   SMOLVM_ENTER();
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuStreamGetAttribute(attribute));
   std::shared_ptr<Stream> stream;
   SMOLVM_RETURN_IF_ERROR(FindStream(handle, &stream));
   switch (attribute) {

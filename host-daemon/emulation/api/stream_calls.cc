@@ -10,7 +10,8 @@ namespace {
 
 CUresult Create(CUstream* handle, unsigned flags, int priority) {
   SMOLVM_ENTER();
-  if (handle == nullptr || (flags & ~CU_STREAM_NON_BLOCKING) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuStreamCreateWithPriority(flags));
   SMOLVM_CURRENT_CONTEXT(context);
   const auto group = context->group();
   if (group == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -55,7 +56,7 @@ CUresult Synchronize(CUstream handle) {
 
 CUresult WaitEvent(CUstream handle, CUevent event_handle, unsigned flags) {
   SMOLVM_ENTER();
-  if ((flags & ~CU_EVENT_WAIT_EXTERNAL) != 0) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuStreamWaitEvent(flags));
   std::shared_ptr<Stream> stream;
   SMOLVM_RETURN_IF_ERROR(FindStream(handle, &stream));
   const auto event = event_handle == nullptr ? nullptr : TheDriver().events.Find(event_handle);
@@ -81,7 +82,8 @@ CUresult LaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
 CUresult AddCallback(CUstream given, CUstream handle, CUstreamCallback callback, void* data,
                      unsigned flags) {
   SMOLVM_ENTER();
-  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuStreamAddCallback(flags));
   std::shared_ptr<Stream> stream;
   SMOLVM_RETURN_IF_ERROR(FindStream(handle, &stream));
   stream->Submit(Stream::Where::kThread, [stream = stream.get(), given, callback, data] {
@@ -254,9 +256,8 @@ SMOLVM_API cuStreamGetCaptureInfo_v3_ptsz(CUstream stream, CUstreamCaptureStatus
 // Nothing is ever captured, but the mode is kept, since libraries set it and put it back.
 SMOLVM_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   SMOLVM_ENTER();
-  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
-      *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuThreadExchangeStreamCaptureMode(*mode));
   std::swap(*mode, ThisThread().capture_mode);
   return CUDA_SUCCESS;
 }

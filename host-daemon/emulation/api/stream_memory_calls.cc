@@ -62,9 +62,8 @@ void SubmitWrite(const std::shared_ptr<Stream>& stream, Place place, T value) {
 }
 
 CUresult CheckWaitFlags(unsigned flags) {
-  if (flags & CU_STREAM_WAIT_VALUE_FLUSH)
-    return CUDA_ERROR_NOT_SUPPORTED;  // CAN_FLUSH_REMOTE_WRITES is 0
-  return (flags & ~kConditionMask) != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuStreamWaitValue32_v2(flags));
+  return api::refuse::cuStreamWaitValue32_v2(flags);  // CAN_FLUSH_REMOTE_WRITES is 0
 }
 
 template <typename T>
@@ -82,7 +81,7 @@ CUresult Wait(CUstream handle, CUdeviceptr address, T value, unsigned flags) {
 template <typename T>
 CUresult Write(CUstream handle, CUdeviceptr address, T value, unsigned flags) {
   SMOLVM_ENTER();
-  if ((flags & ~CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuStreamWriteValue32_v2(flags));
   std::shared_ptr<Stream> stream;
   SMOLVM_RETURN_IF_ERROR(FindStream(handle, &stream));
   Place place;

@@ -6,11 +6,11 @@
 #include <set>
 #include <utility>
 
-#include "host-daemon/emulation/image/decompress.h"
 #include "host-daemon/emulation/image/linked_image.h"
 #include "host-daemon/emulation/ptx/parse.h"
 #include "protocol/image/fatbin.h"
 #include "protocol/image/image.h"
+#include "protocol/image/unpack.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::emulation {
@@ -50,7 +50,7 @@ class Selector {
     if (is_empty) return CUDA_SUCCESS;
     if (!best) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     PtxText text{.architecture = static_cast<int>(best->arch), .suffix = SuffixOf(*best)};
-    if (!UnpackPtx(*best, &text.text, error)) return CUDA_ERROR_INVALID_IMAGE;
+    if (!image::UnpackPtx(*best, &text.text, error)) return CUDA_ERROR_INVALID_IMAGE;
     texts->push_back(std::move(text));
     return CUDA_SUCCESS;
   }

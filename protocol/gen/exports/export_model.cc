@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <regex>
 #include <stdexcept>
 
 namespace smolvm::exports {
@@ -30,6 +31,21 @@ int TakeVersionSuffix(std::string_view* name, int otherwise) {
   if (parsed.ec != std::errc{} || parsed.ptr != end) return otherwise;
   name->remove_suffix(name->size() - at);
   return number;
+}
+
+std::string WithoutCommentsAndDirectives(std::string_view header) {
+  std::string text;
+  for (size_t at = 0; at < header.size();) {
+    const std::string_view rest = header.substr(at);
+    if (rest.starts_with("/*")) {
+      at = std::min(header.find("*/", at + 2), header.size() - 2) + 2;
+    } else if (rest.starts_with("//") || rest.starts_with("#")) {
+      at = std::min(header.find('\n', at), header.size());
+    } else {
+      text += header[at++];
+    }
+  }
+  return text;
 }
 
 }  // namespace
@@ -86,6 +102,28 @@ std::vector<ProcRow> PairVersions(const std::vector<std::string>& names,
       rows.push_back({key.first, key.second, *version++, symbol});
   }
   return rows;
+}
+
+std::vector<EnumType> ScanEnums(std::string_view header) {
+  static const std::regex kHead(R"(typedef\s+enum\s+\w*\s*\{)");
+  static const std::regex kName(R"((?:^|,)\s*(\w+))");
+  static const std::regex kTypeName(R"(\}\s*(\w+)\s*;)");
+  const std::string text = WithoutCommentsAndDirectives(header);
+  std::vector<EnumType> types;
+  for (std::sregex_iterator head(text.begin(), text.end(), kHead), end; head != end; ++head) {
+    const auto begin = text.begin() + head->position() + head->length();
+    const auto close = std::find(begin, text.end(), '}');
+    std::smatch type_name;
+    if (!std::regex_search(close, text.end(), type_name, kTypeName,
+                           std::regex_constants::match_continuous))
+      continue;
+    EnumType type{type_name[1], {}};
+    const std::string body(begin, close);
+    for (std::sregex_iterator name(body.begin(), body.end(), kName); name != end; ++name)
+      type.enumerators.push_back((*name)[1]);
+    types.push_back(std::move(type));
+  }
+  return types;
 }
 
 }  // namespace smolvm::exports

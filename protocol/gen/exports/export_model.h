@@ -35,4 +35,11 @@ void ScanTypedefs(std::string_view header, TypedefVersions* versions);
 std::vector<ProcRow> PairVersions(const std::vector<std::string>& names,
                                   const TypedefVersions& versions);
 
+// A `typedef enum … { … } NAME;` of a header, with the names of its enumerators.
+struct EnumType {
+  std::string name;
+  std::vector<std::string> enumerators;
+};
+std::vector<EnumType> ScanEnums(std::string_view header);
+
 }  // namespace smolvm::exports

@@ -4,6 +4,7 @@
 //   unsupported_stubs.cc    a weak definition of every name, and the table from names to addresses
 //   cuda_exports.map        the linker's version script: these names and no others
 //   proc_address_table.inc  rows for cuGetProcAddress
+//   enumerators.h           the enumerators of each enum of cuda.h, for tests
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -67,6 +68,21 @@ std::string EmitProcTable(const std::vector<ProcRow>& rows) {
   return out.str();
 }
 
+std::string EmitEnumerators(const std::vector<EnumType>& types) {
+  std::ostringstream out;
+  out << "// " << kBanner << "\n#pragma once\n#include <cuda.h>\n\n#include <vector>\n\n"
+      << "template <typename T>\nstruct Enumerator {\n  const char* name;\n  T value;\n};\n"
+      << "template <typename T>\ninline const std::vector<Enumerator<T>> kEnumerators;\n";
+  for (const EnumType& type : types) {
+    out << "template <>\ninline const std::vector<Enumerator<" << type.name << ">> kEnumerators<"
+        << type.name << "> = {\n";
+    for (const std::string& name : type.enumerators)
+      out << "    {\"" << name << "\", " << name << "},\n";
+    out << "};\n";
+  }
+  return out.str();
+}
+
 void Run(const std::filesystem::path& list, const std::filesystem::path& include,
          const std::filesystem::path& output) {
   std::vector<std::string> names = ParseExportList(ReadFile(list));
@@ -78,6 +94,7 @@ void Run(const std::filesystem::path& list, const std::filesystem::path& include
   WriteFile(output / "unsupported_stubs.cc", EmitStubs(names));
   WriteFile(output / "cuda_exports.map", EmitVersionScript(names));
   WriteFile(output / "proc_address_table.inc", EmitProcTable(PairVersions(names, versions)));
+  WriteFile(output / "enumerators.h", EmitEnumerators(ScanEnums(ReadFile(include / "cuda.h"))));
 }
 
 }  // namespace

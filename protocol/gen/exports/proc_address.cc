@@ -4,6 +4,8 @@
 #include <iterator>
 #include <tuple>
 
+#include "protocol/gen/exports/unsupported.h"
+
 namespace smolvm::exports {
 namespace {
 
@@ -51,25 +53,22 @@ ProcLookup FindProc(std::string_view name, int version, uint64_t flags) {
   return {known ? ProcStatus::kVersionNotSufficient : ProcStatus::kNotFound, nullptr};
 }
 
-int GetProcAddressV1(const char* name, void** pfn, int version, uint64_t flags,
-                     ProcResolver resolve) {
-  if (name == nullptr || pfn == nullptr || flags > kKnownFlags) return kInvalidValue;
+int GetProcAddressV1(const char* name, void** pfn, int version, int driver, uint64_t flags) {
+  if (name == nullptr || pfn == nullptr || flags > kKnownFlags || version > driver)
+    return kInvalidValue;
   const ProcLookup found = FindProc(name, version, flags);
-  void* address = found.symbol == nullptr ? nullptr : resolve(found.symbol);
-  if (address == nullptr) return kNotFoundError;
-  *pfn = address;
+  if (found.symbol == nullptr) return kNotFoundError;
+  *pfn = ExportAddress(found.symbol);
   return kSuccess;
 }
 
-int GetProcAddressV2(const char* name, void** pfn, int version, uint64_t flags, int* status,
-                     ProcResolver resolve) {
-  if (name == nullptr || pfn == nullptr || flags > kKnownFlags) return kInvalidValue;
+int GetProcAddressV2(const char* name, void** pfn, int version, int driver, uint64_t flags,
+                     int* status) {
+  if (name == nullptr || pfn == nullptr || flags > kKnownFlags || version > driver)
+    return kInvalidValue;
   const ProcLookup found = FindProc(name, version, flags);
-  *pfn = found.symbol == nullptr ? nullptr : resolve(found.symbol);
-  if (status != nullptr) {
-    const bool unserved = found.symbol != nullptr && *pfn == nullptr;
-    *status = static_cast<int>(unserved ? ProcStatus::kNotFound : found.status);
-  }
+  *pfn = found.symbol == nullptr ? nullptr : ExportAddress(found.symbol);
+  if (status != nullptr) *status = static_cast<int>(found.status);
   return kSuccess;
 }
 

@@ -1,9 +1,9 @@
 // How cuGetProcAddress finds a function: by base name, CUDA version and default-stream variant.
 //
 // Shared by everything that stands in for libcuda.so.1. Documented with cuGetProcAddress in the
-// CUDA driver API reference; what the documentation leaves open follows the driver: versions above
-// its own pick the newest it has, suffixed names (cuMemAlloc_v2) are not found, flags above 3 are
-// invalid.
+// CUDA driver API reference; what the documentation leaves open follows the driver: suffixed names
+// (cuMemAlloc_v2) are not found, flags above 3 are invalid. What is exported is found, as by dlsym,
+// whether it is served or answers CUDA_ERROR_NOT_SUPPORTED.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,12 @@ struct ProcLookup {
 // found as ever.
 ProcLookup FindProc(std::string_view name, int version, uint64_t flags);
 
-// Gives the address of an exported name, or null when it is not served here (then it counts as not
-// found).
-using ProcResolver = void* (*)(const char* symbol);
-
-// The whole of cuGetProcAddress and cuGetProcAddress_v2, with their results as CUresult values.
-// Neither needs cuInit. v2: an unknown name, or a version too low, is 0 with *pfn null and the
-// status set. `status` may be null.
-int GetProcAddressV1(const char* name, void** pfn, int version, uint64_t flags,
-                     ProcResolver resolve);
-int GetProcAddressV2(const char* name, void** pfn, int version, uint64_t flags, int* status,
-                     ProcResolver resolve);
+// The whole of cuGetProcAddress and cuGetProcAddress_v2, with their results as CUresult values, for
+// a driver of version `driver`: one that is asked for a later version refuses. Neither needs
+// cuInit. v2: an unknown name, or a version too low, is 0 with *pfn null and the status set.
+// `status` may be null.
+int GetProcAddressV1(const char* name, void** pfn, int version, int driver, uint64_t flags);
+int GetProcAddressV2(const char* name, void** pfn, int version, int driver, uint64_t flags,
+                     int* status);
 
 }  // namespace smolvm::exports

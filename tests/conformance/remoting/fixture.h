@@ -36,6 +36,10 @@ class Remoting : public ::testing::Test {
   static inline Daemon* daemon_ = nullptr;
 };
 
+// Preloaded, the emulation library's functions come before the guest library's.
+inline const std::vector<std::string> kNatively = {"LD_PRELOAD=" SMOLVM_EMULATION_LIBRARY,
+                                                   "SMOLVM_CUDA_ENDPOINT=unix:/nonexistent"};
+
 inline constexpr bool kSanitized = sizeof(SMOLVM_SANITIZE) > 1;
 
 }  // namespace smolvm::remoting

@@ -8,10 +8,6 @@ namespace {
 
 using ::testing::ContainsRegex;
 
-// Preloaded, the emulation library's functions come before the guest library's.
-const std::vector<std::string> kNatively = {"LD_PRELOAD=" SMOLVM_EMULATION_LIBRARY,
-                                            "SMOLVM_CUDA_ENDPOINT=unix:/nonexistent"};
-
 // Each is a command of guest/semantics.cc, which says what is right.
 class Semantics : public Remoting, public ::testing::WithParamInterface<const char*> {};
 
@@ -20,10 +16,23 @@ TEST_P(Semantics, Remoted) { Run({GetParam()}); }
 TEST_P(Semantics, Native) { Run({GetParam()}, kNatively); }
 
 INSTANTIATE_TEST_SUITE_P(Commands, Semantics,
-                         ::testing::Values("capture_status", "dead_pool", "module_files",
-                                           "occupancy", "refusal_reasons", "two_contexts",
+                         ::testing::Values("capture_status", "dead_pool", "frees_across_allocators",
+                                           "later_versions", "mapped_host_memory", "module_files",
+                                           "null_functions", "occupancy", "one_address_each",
+                                           "refusal_reasons", "two_contexts",
                                            "unmapped_registration", "unspecified_pitches"),
                          [](const auto& info) { return std::string(info.param); });
+
+// A session with a limit.
+TEST(MemoryLimit, HoldsForWhateverTakesMemory) {
+  const Daemon daemon({"--memory-limit", "1M"});
+  const auto guest = StartGuest(daemon.socket(), {"memory_limit"});
+  EXPECT_EQ(guest->Wait(), 0) << guest->output() << daemon.log();
+  EXPECT_THAT(daemon.log(),
+              ContainsRegex("event=image_refused result=2 reason=.*take 12000.. bytes"));
+  EXPECT_THAT(daemon.log(),
+              ContainsRegex("event=image_refused result=2 reason=.*cannot be counted"));
+}
 
 class Refusals : public Remoting {
  protected:

@@ -5,6 +5,7 @@
 
 #include "protocol/gen/exports/export_model.h"
 #include "protocol/gen/exports/proc_address.h"
+#include "protocol/gen/exports/unsupported.h"
 
 namespace smolvm::exports {
 namespace {
@@ -46,39 +47,47 @@ TEST(FindProcTest, PerThreadFlagPrefersThatVariant) {
   EXPECT_EQ(Symbol("cuStreamGetCaptureInfo", 12030, 2), "cuStreamGetCaptureInfo_v3_ptsz");
 }
 
-void* ResolveAll(const char* symbol) { return const_cast<char*>(symbol); }
-void* ResolveNone(const char*) { return nullptr; }
+constexpr int kDriver = 13000;
 
 TEST(GetProcAddressTest, V1) {
   int anything = 0;
   void* const untouched = &anything;
   void* pfn = untouched;
-  EXPECT_EQ(GetProcAddressV1("cuThisDoesNotExist", &pfn, 13000, 0, ResolveAll), 500);
-  EXPECT_EQ(GetProcAddressV1("cuMemAlloc", &pfn, 1000, 0, ResolveAll), 500);
-  EXPECT_EQ(GetProcAddressV1("cuMemAlloc", &pfn, 13000, 0, ResolveNone), 500);
-  EXPECT_EQ(GetProcAddressV1("cuMemAlloc", &pfn, 13000, 4, ResolveAll), 1);
-  EXPECT_EQ(GetProcAddressV1(nullptr, &pfn, 13000, 0, ResolveAll), 1);
-  EXPECT_EQ(GetProcAddressV1("cuMemAlloc", nullptr, 13000, 0, ResolveAll), 1);
+  EXPECT_EQ(GetProcAddressV1("cuThisDoesNotExist", &pfn, 13000, kDriver, 0), 500);
+  EXPECT_EQ(GetProcAddressV1("cuMemAlloc", &pfn, 1000, kDriver, 0), 500);
+  EXPECT_EQ(GetProcAddressV1("cuMemAlloc", &pfn, 13000, kDriver, 4), 1);
+  EXPECT_EQ(GetProcAddressV1("cuMemAlloc", &pfn, 13010, kDriver, 0), 1);
+  EXPECT_EQ(GetProcAddressV1(nullptr, &pfn, 13000, kDriver, 0), 1);
+  EXPECT_EQ(GetProcAddressV1("cuMemAlloc", nullptr, 13000, kDriver, 0), 1);
   EXPECT_EQ(pfn, untouched);
-  EXPECT_EQ(GetProcAddressV1("cuMemAlloc", &pfn, 13000, 0, ResolveAll), 0);
-  EXPECT_STREQ(static_cast<char*>(pfn), "cuMemAlloc_v2");
+  EXPECT_EQ(GetProcAddressV1("cuMemAlloc", &pfn, 13000, kDriver, 0), 0);
+  EXPECT_EQ(pfn, ExportAddress("cuMemAlloc_v2"));
 }
 
 TEST(GetProcAddressTest, V2) {
   void* pfn = &pfn;
   int status = -1;
-  EXPECT_EQ(GetProcAddressV2("", &pfn, 0, 0, &status, ResolveAll), 0);
+  EXPECT_EQ(GetProcAddressV2("", &pfn, 0, kDriver, 0, &status), 0);
   EXPECT_EQ(pfn, nullptr);
   EXPECT_EQ(status, 1);
   pfn = &pfn;
-  EXPECT_EQ(GetProcAddressV2("cuMemAlloc", &pfn, 1000, 0, &status, ResolveAll), 0);
+  EXPECT_EQ(GetProcAddressV2("cuMemAlloc", &pfn, 1000, kDriver, 0, &status), 0);
   EXPECT_EQ(pfn, nullptr);
   EXPECT_EQ(status, 2);
-  EXPECT_EQ(GetProcAddressV2("cuMemAlloc", &pfn, 13000, 0, nullptr, ResolveAll), 0);
-  EXPECT_STREQ(static_cast<char*>(pfn), "cuMemAlloc_v2");
-  EXPECT_EQ(GetProcAddressV2("cuMemAlloc", &pfn, 13000, 0, &status, ResolveNone), 0);
-  EXPECT_EQ(status, 1);
-  EXPECT_EQ(GetProcAddressV2("cuMemAlloc", &pfn, 13000, 4, &status, ResolveAll), 1);
+  EXPECT_EQ(GetProcAddressV2("cuMemAlloc", &pfn, 13000, kDriver, 0, nullptr), 0);
+  EXPECT_EQ(pfn, ExportAddress("cuMemAlloc_v2"));
+  EXPECT_EQ(GetProcAddressV2("cuMemAlloc", &pfn, 13000, kDriver, 4, &status), 1);
+  EXPECT_EQ(GetProcAddressV2("cuMemAlloc", &pfn, 12060, 12050, 0, &status), 1);
+  EXPECT_EQ(GetProcAddressV2("cuMemAlloc", &pfn, 12050, 12050, 0, &status), 0);
+}
+
+TEST(ExportModelTest, FindsTheEnumerators) {
+  const auto types = ScanEnums(
+      "/* typedef enum no { A } no; */ typedef enum color_enum {\n  RED = 1, /**< x, y */\n#if 1\n"
+      "  GREEN = (RED << 1), // last\n  BLUE\n#endif\n} color;\nenum other { B };");
+  ASSERT_EQ(types.size(), 1u);
+  EXPECT_EQ(types[0].name, "color");
+  EXPECT_EQ(types[0].enumerators, (std::vector<std::string>{"RED", "GREEN", "BLUE"}));
 }
 
 TEST(ExportModelTest, PairsSymbolsWithVersionsInOrder) {

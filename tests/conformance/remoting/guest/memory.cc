@@ -231,4 +231,62 @@ COMMAND(intruder) {
   RoundTrip(4096, 5);
 }
 
+// A session that may hold 1 MiB (--memory-limit 1M), by whatever call it asks.
+COMMAND(memory_limit) {
+  const CUcontext context = Start();
+  CUdeviceptr memory = 0, more = 0;
+  size_t pitch = 0;
+  const auto fits = [&](size_t bytes) {
+    OK(cuMemAlloc(&memory, bytes));
+    OK(cuMemFree(memory));
+  };
+  WANT(2, cuMemAlloc(&memory, (1 << 20) + 1));
+  WANT(2, cuMemAllocPitch(&memory, &pitch, 1 << 20, 2, 4));
+  WANT(2, cuMemAllocPitch(&memory, &pitch, 1, 1 << 14, 4));  // it is the pitch that is too much
+  WANT(2, cuMemAllocAsync(&memory, (1 << 20) + 1, nullptr));
+  fits(1 << 20);
+  OK(cuMemAllocPitch(&memory, &pitch, 1000, 600, 4));
+  WANT(2, cuMemAlloc(&more, (1 << 20) - 600 * pitch + 1));
+  OK(cuMemFree(memory));
+
+  const auto variable = [](const char* size) {
+    return ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .b8 v[" +
+           std::string(size) + "];\n";
+  };
+  const std::string large = variable("1200000"), small = variable("700000");
+  CUmodule module = nullptr;
+  CUlibrary library = nullptr;
+  const auto load_library = [&](const void* image) {
+    return cuLibraryLoadData(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  };
+  WANT(2, cuModuleLoadData(&module, large.c_str()));
+  WANT(2, load_library(large.c_str()));
+  WANT(2, cuModuleLoadData(&module, variable("600000+600000").c_str()));
+  OK(cuModuleLoadData(&module, small.c_str()));
+  WANT(2, cuMemAlloc(&memory, 1 << 19));
+  WANT(2, load_library(small.c_str()));
+  OK(cuModuleUnload(module));
+  OK(load_library(small.c_str()));
+  WANT(2, cuModuleLoadData(&module, small.c_str()));
+  OK(cuLibraryUnload(library));
+
+  CUlinkState link = nullptr;
+  void* image = nullptr;
+  size_t bytes = 0;
+  OK(cuLinkCreate(0, nullptr, nullptr, &link));
+  OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(large.c_str()), large.size() + 1,
+                   "large", 0, nullptr, nullptr));
+  OK(cuLinkComplete(link, &image, &bytes));
+  WANT(2, cuModuleLoadData(&module, image));
+  OK(cuLinkDestroy(link));
+
+  // What a context had is free again when it has ended.
+  CUcontext second = nullptr;
+  OK(cuCtxCreate(&second, nullptr, 0, 0));
+  OK(cuModuleLoadData(&module, small.c_str()));
+  OK(cuCtxDestroy(second));
+  OK(cuCtxSetCurrent(context));
+  fits(1 << 20);
+}
+
 }  // namespace smolvm::remoting

@@ -1,5 +1,6 @@
 // What the driver answers where programs rarely look. Each command runs twice, remoted and on the
 // emulation device natively, so that both answer alike.
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -286,6 +287,116 @@ COMMAND(module_files) {
   const CUresult empty = cuModuleLoad(&module, path);
   unlink(path);
   WANT(200, empty);
+}
+
+// What is documented for NULL handles.
+COMMAND(null_functions) {
+  Start();
+  const char* name = nullptr;
+  size_t offset = 0, size = 0;
+  WANT(1, cuFuncGetName(&name, nullptr));
+  WANT(1, cuKernelGetName(&name, nullptr));
+  WANT(1, cuFuncGetParamInfo(nullptr, 0, &offset, &size));
+  WANT(1, cuKernelGetParamInfo(nullptr, 0, &offset, &size));
+  WANT(400, cuFuncGetName(&name, Garbage<CUfunction>()));
+  WANT(400, cuKernelGetName(&name, Garbage<CUkernel>()));
+  CUmodule module = nullptr;
+  const CUfunction function = Function(&module);
+  WANT(1, cuFuncGetName(nullptr, function));
+  OK(cuFuncGetName(&name, function));
+  CHECK(strcmp(name, "k") == 0);
+  WANT(1, cuFuncGetParamInfo(function, 0, &offset, &size));
+}
+
+// Memory of one allocator may be freed by the other's call (CUDA programming guide, stream-ordered
+// memory allocation); a second free is refused whichever call it is.
+COMMAND(frees_across_allocators) {
+  Start();
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (const CUstream on : {CUstream{}, stream}) {
+    CUdeviceptr memory = 0;
+    OK(cuMemAlloc(&memory, 4096));
+    OK(cuMemsetD8Async(memory, 7, 4096, on));
+    OK(cuMemFreeAsync(memory, on));
+    OK(cuStreamSynchronize(on));
+    WANT(1, cuMemFree(memory));
+    OK(cuMemAllocAsync(&memory, 4096, on));
+    OK(cuMemsetD8Async(memory, 7, 4096, on));
+    OK(cuMemFree(memory));
+    WANT(1, cuMemFreeAsync(memory, on));
+    WANT(1, cuMemFreeAsync(memory + 8, on));
+    size_t pitch = 0;
+    OK(cuMemAllocPitch(&memory, &pitch, 100, 3, 4));
+    OK(cuMemFreeAsync(memory, on));
+  }
+  OK(cuCtxSynchronize());
+}
+
+// DEVICEMAP is for any device: documented, what cannot be mapped is told by
+// cuMemHostGetDevicePointer.
+COMMAND(mapped_host_memory) {
+  Start();
+  int can = -1, read_only = -1;
+  OK(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 0));
+  OK(cuDeviceGetAttribute(&read_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0));
+  CUdeviceptr device = 0;
+  unsigned read = 0;
+  for (unsigned flags = 0; flags < 8; ++flags) {
+    void* host = nullptr;
+    OK(cuMemHostAlloc(&host, 4096, flags));
+    OK(cuMemHostGetFlags(&read, host));
+    CHECK(read == flags);
+    CHECK((cuMemHostGetDevicePointer(&device, host, 0) == CUDA_SUCCESS) == (can != 0));
+    OK(cuMemFreeHost(host));
+  }
+  void* host = nullptr;
+  WANT(1, cuMemHostAlloc(&host, 4096, 8));
+  WANT(1, cuMemHostAlloc(&host, 0, 0));
+  std::vector<char> bytes(8192);
+  for (unsigned flags = 0; flags < 4; ++flags) {
+    OK(cuMemHostRegister(bytes.data(), bytes.size(), flags));
+    CHECK((cuMemHostGetDevicePointer(&device, bytes.data(), 0) == CUDA_SUCCESS) == (can != 0));
+    OK(cuMemHostUnregister(bytes.data()));
+  }
+  WANT(801, cuMemHostRegister(bytes.data(), bytes.size(), CU_MEMHOSTREGISTER_IOMEMORY));
+  if (!read_only)
+    WANT(801, cuMemHostRegister(bytes.data(), bytes.size(), CU_MEMHOSTREGISTER_READ_ONLY));
+  WANT(1, cuMemHostRegister(bytes.data(), bytes.size(), 16));
+}
+
+COMMAND(later_versions) {
+  void* found = &found;
+  CUdriverProcAddressQueryResult status{};
+  OK(cuInit(0));
+  int version = 0;
+  OK(cuDriverGetVersion(&version));
+  WANT(1, cuGetProcAddress("cuInit", &found, 99000, 0, &status));
+  WANT(1, cuGetProcAddress("cuInit", &found, version + 10, 0, &status));
+  CHECK(found == &found);
+  OK(cuGetProcAddress("cuInit", &found, version, 0, &status));
+  CHECK(found != &found && status == CU_GET_PROC_ADDRESS_SUCCESS);
+}
+
+// Each name, served or not, has one address.
+COMMAND(one_address_each) {
+  OK(cuInit(0));
+  for (const char* name : {"cuMemAlloc", "cuGraphCreate", "cuArrayCreate", "cuMemCreate",
+                           "cuStreamBeginCapture", "cuTexObjectCreate", "cuMemGetInfo"}) {
+    void* found = nullptr;
+    CUdriverProcAddressQueryResult status{};
+    OK(cuGetProcAddress(name, &found, 12080, 0, &status));
+    CHECK(found != nullptr && status == CU_GET_PROC_ADDRESS_SUCCESS);
+    bool same = false;
+    for (const char* suffix : {"", "_v2", "_v3"})
+      same |= dlsym(RTLD_DEFAULT, (std::string(name) + suffix).c_str()) == found;
+    CHECK(same);
+  }
+  void* create = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  OK(cuGetProcAddress("cuGraphCreate", &create, 12080, 0, &status));
+  CUgraph graph = nullptr;
+  WANT(801, reinterpret_cast<decltype(&cuGraphCreate)>(create)(&graph, 0));
 }
 
 }  // namespace smolvm::remoting

@@ -1,11 +1,11 @@
-#include "host-daemon/emulation/image/decompress.h"
+#include "protocol/image/unpack.h"
 
 #include <lz4.h>
 #include <zstd.h>
 
 #include <algorithm>
 
-namespace smolvm::emulation {
+namespace smolvm::image {
 namespace {
 
 bool UnpackZstd(std::span<const std::byte> packed, std::string* text) {
@@ -22,11 +22,11 @@ bool UnpackLz4(std::span<const std::byte> packed, std::string* text) {
 
 }  // namespace
 
-bool UnpackPtx(const image::FatbinEntry& entry, std::string* text, std::string* error) {
-  constexpr uint64_t kPacked = image::kEntryZstd | image::kEntryLz4;
+bool Unpack(const FatbinEntry& entry, std::string* text, std::string* error) {
+  constexpr uint64_t kPacked = kEntryZstd | kEntryLz4;
   if (entry.compressed_bytes == 0 && (entry.flags & kPacked) == 0) {
     if (entry.payload.size() > kMaxUnpackedBytes) {
-      *error = "a PTX entry of the fatbin is too large";
+      *error = "an entry of the fatbin is too large";
       return false;
     }
     text->assign(reinterpret_cast<const char*>(entry.payload.data()), entry.payload.size());
@@ -34,21 +34,26 @@ bool UnpackPtx(const image::FatbinEntry& entry, std::string* text, std::string* 
     const size_t packed_bytes = entry.compressed_bytes;
     const uint64_t most = std::min(kMaxUnpackedBytes, packed_bytes * kMaxUnpackedPerByte);
     if (entry.uncompressed_bytes == 0 || entry.uncompressed_bytes > most) {
-      *error = "a compressed PTX entry of the fatbin claims an implausible size";
+      *error = "a compressed entry of the fatbin claims an implausible size";
       return false;
     }
     text->resize(entry.uncompressed_bytes);
     const std::span<const std::byte> packed = entry.payload.first(packed_bytes);
-    const bool unpacked = (entry.flags & image::kEntryZstd) != 0  ? UnpackZstd(packed, text)
-                          : (entry.flags & image::kEntryLz4) != 0 ? UnpackLz4(packed, text)
-                                                                  : false;
+    const bool unpacked = (entry.flags & kEntryZstd) != 0  ? UnpackZstd(packed, text)
+                          : (entry.flags & kEntryLz4) != 0 ? UnpackLz4(packed, text)
+                                                           : false;
     if (!unpacked) {
-      *error = "a compressed PTX entry of the fatbin is damaged";
+      *error = "a compressed entry of the fatbin is damaged";
       return false;
     }
   }
+  return true;
+}
+
+bool UnpackPtx(const FatbinEntry& entry, std::string* text, std::string* error) {
+  if (!Unpack(entry, text, error)) return false;
   text->resize(std::min(text->find('\0'), text->size()));
   return true;
 }
 
-}  // namespace smolvm::emulation
+}  // namespace smolvm::image
