@@ -113,6 +113,7 @@ std::vector<std::string> QemuCommand(const QemuOptions& options) {
                fmt::format("memory-backend-memfd,id=mem,size={}M,share=on", options.memory_mib)});
   AddKernel(&argv, options.kernel, options.initramfs,
             std::string(kKernelWords) + " quiet" + ClockWords(options.host), options.console_log);
+  argv.insert(argv.end(), {"-qmp", "unix:" + Value(options.qmp_socket) + ",server=on,wait=off"});
   // The agent finds its disks by their serial numbers.
   AddDisk(&argv, "image", options.image_disk, true);
   if (!options.changes_disk.empty()) AddDisk(&argv, "changes", options.changes_disk, false);

@@ -40,6 +40,7 @@ struct QemuOptions {
   std::string changes_disk;  // "" for an ephemeral machine
   std::string vsock_socket;  // of our device
   std::string console_log;
+  std::string qmp_socket;  // where QEMU tells what the machine does
   uint32_t memory_mib = 0;
   uint32_t cpus = 1;
   uint32_t cid = 3;

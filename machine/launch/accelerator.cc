@@ -22,7 +22,8 @@ std::string Reason(const AcceleratorReport& report) {
   if (!report.no_device.empty()) return report.no_device;
   if (!report.verdict) return "KVM has not been tried yet: the next machine does, or --retry";
   if (report.verdict->works) return "KVM booted this kernel with -cpu " + report.verdict->cpu;
-  return "KVM cannot run the guest's kernel here: " + report.verdict->reason;
+  return fmt::format("KVM does not run the guest's kernel here: {} (--retry tries again)",
+                     report.verdict->reason);
 }
 
 }  // namespace

@@ -8,7 +8,9 @@
 #include "machine/image/store.h"
 #include "machine/launch/link.h"
 #include "machine/supervise/cuda_watch.h"
+#include "machine/supervise/helpers.h"
 #include "machine/util/failure.h"
+#include "machine/util/files.h"
 #include "machine/util/interrupt.h"
 #include "machine/util/paths.h"
 #include "machine/util/progress.h"
@@ -32,7 +34,14 @@ std::string CudaOf(const MachineEntry& entry) {
   return state.empty() ? "yes" : state;
 }
 
-const char* StatusOf(const MachineEntry& entry) { return entry.running ? "running" : "stopped"; }
+std::string WhyFailed(const MachineEntry& entry) {
+  return entry.running ? "" : FileTail(entry.folder / kFailedFile, 4096);
+}
+
+const char* StatusOf(const MachineEntry& entry) {
+  if (entry.running) return "running";
+  return WhyFailed(entry).empty() ? "stopped" : "failed";
+}
 
 // Removes the image of a machine from the cache unless another machine needs it.
 void DropImageOf(MachineStore* store, const MachineRecord& record) {
@@ -119,6 +128,7 @@ std::string FormatListJson(const std::vector<MachineEntry>& entries) {
     const MachineRecord& record = entry.record;
     list.push_back({{"name", record.name},
                     {"status", StatusOf(entry)},
+                    {"reason", WhyFailed(entry)},
                     {"ephemeral", record.ephemeral},
                     {"image", record.image},
                     {"memory_mib", record.memory_mib},

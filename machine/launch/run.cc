@@ -20,6 +20,7 @@
 #include "machine/launch/mounts.h"
 #include "machine/launch/session.h"
 #include "machine/state/store.h"
+#include "machine/supervise/helpers.h"
 #include "machine/supervise/ready_timeout.h"
 #include "machine/util/failure.h"
 #include "machine/util/files.h"
@@ -267,6 +268,8 @@ MachineLink StartKept(MachineStore* store, MachineRecord record, const std::stri
          record.name, record.image_file);
   }
   record.command.clear();  // it was for the first start
+  const std::string failed = FileTail(store->FolderOf(record.name) / kFailedFile, 4096);
+  if (!failed.empty()) Say(fmt::format("the machine {} had ended: {}", record.name, failed));
   std::fputs(fmt::format("Starting machine ({})...\n", record.name).c_str(), stderr);
   SayWhatItRunsOn(record, why_not_kvm);
   try {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "machine/supervise/qmp.h"
 #include "machine/util/failure.h"
 #include "machine/util/files.h"
 #include "machine/util/paths.h"
@@ -93,6 +94,7 @@ void Helpers::StartQemu() {
   if (!record_.ephemeral) options.changes_disk = folder_ / kChangesDisk;
   options.vsock_socket = SocketPath(kVsockSocket);
   options.console_log = folder_ / kConsoleLog;
+  options.qmp_socket = SocketPath(kQmpSocket);
   options.memory_mib = record_.memory_mib;
   options.cpus = record_.cpus;
   options.cid = cid_;

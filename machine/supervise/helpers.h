@@ -22,6 +22,8 @@ inline constexpr char kCudaSocket[] = "cuda.sock";
 inline constexpr char kInitramfs[] = "initramfs";
 inline constexpr char kChangesDisk[] = "changes.ext4";
 inline constexpr char kConsoleLog[] = "console.log";
+// Why a kept machine ended that nobody had asked to; until it is started again.
+inline constexpr char kFailedFile[] = "failed";
 inline constexpr char kOutputLog[] = "output.log";
 
 class Helpers {

@@ -29,6 +29,7 @@
 #include "machine/supervise/detached.h"
 #include "machine/supervise/helpers.h"
 #include "machine/supervise/message.h"
+#include "machine/supervise/qmp.h"
 #include "machine/supervise/ready_timeout.h"
 #include "machine/util/failure.h"
 #include "machine/util/files.h"
@@ -122,6 +123,7 @@ class Supervisor {
     UniqueFd agent_listener = host_.vsock == VsockKind::kKernel
                                   ? ListenVsock(&record_.agent_port)
                                   : ListenIn(folder_, kAgentSocket, SOCK_STREAM);
+    unlink((folder_ / kFailedFile).c_str());
     GuestConfig config;
     config.secret = RandomHex(16);
     config.port = record_.agent_port;
@@ -208,7 +210,7 @@ class Supervisor {
     } catch (const std::exception& error) {
       return End(error.what());
     }
-    if (phase_ == Phase::kBooting || phase_ == Phase::kRunning) LookAfterKvm();
+    if (phase_ == Phase::kBooting || phase_ == Phase::kRunning) LookAfterQemu();
     if (phase_ == Phase::kRunning && cuda_ != nullptr) cuda_->Advance(Clock::now());
     if (Clock::now() < deadline_) return;
     if (phase_ == Phase::kHelpers || phase_ == Phase::kBooting) {
@@ -218,11 +220,14 @@ class Supervisor {
     }
   }
 
-  // A KVM that gives up leaves the machine paused for ever, and says so in QEMU's log alone.
-  void LookAfterKvm() {
-    if (host_.accelerator != Accelerator::kKvm) return;
-    const std::string line = KvmGaveUp(helpers_->QemuLog());
-    if (!line.empty()) EndOfKvm("QEMU stopped the machine: " + line);
+  // A KVM that gives up leaves the machine stopped for ever, with QEMU as if nothing had happened.
+  void LookAfterQemu() {
+    const std::string state = qmp_.Stopped();
+    const bool kvm = host_.accelerator == Accelerator::kKvm;
+    const std::string line = kvm ? KvmGaveUp(helpers_->QemuLog()) : "";
+    if (state.empty() && line.empty()) return;
+    const std::string why = "QEMU stopped the machine: " + (line.empty() ? state : line);
+    kvm ? EndOfKvm(why) : End(why);
   }
 
   // It passed its trial, or the machine would not run on it. The launcher may know what to do now.
@@ -253,6 +258,12 @@ class Supervisor {
       if (record_.ephemeral) Stop();
     }
     if (!death.known) return;
+    // A QEMU that died takes the device along, and says more.
+    if (!death.qemu && !death.daemon && helpers_->QemuRuns()) {
+      usleep(200000);
+      while (const auto next = helpers_->Collect()) OnDeath(*next);
+      if (phase_ == Phase::kDone) return;
+    }
     if (phase_ == Phase::kStopping) {
       if (death.qemu) phase_ = Phase::kDone;
       return;
@@ -378,7 +389,17 @@ class Supervisor {
     Broadcast({{"event", phase_ == Phase::kRunning ? "ended" : "failed"},
                {"message", why},
                {"kvm", failed_on_kvm_}});
+    if (!record_.ephemeral) KeepReason(why);
     phase_ = Phase::kDone;
+  }
+
+  // For `list`, and for whoever starts the machine again.
+  void KeepReason(const std::string& why) {
+    try {
+      WriteFileAtomically(folder_ / kFailedFile, why);
+    } catch (const std::exception& error) {
+      Say(error.what());
+    }
   }
 
   // Those that were forked hold the lock too. With the guest gone they end by themselves, once what
@@ -400,7 +421,7 @@ class Supervisor {
       return;
     }
     for (const char* name :
-         {kControlSocket, kAgentSocket, kVsockSocket, kCudaSocket, kInitramfs, kCudaStateFile}) {
+         {kControlSocket, kAgentSocket, kVsockSocket, kCudaSocket, kQmpSocket, kInitramfs, kCudaStateFile}) {
       unlink((folder_ / name).c_str());
     }
   }
@@ -417,6 +438,7 @@ class Supervisor {
   std::list<Client> clients_;
   std::unique_ptr<AgentLink> link_;
   std::unique_ptr<Helpers> helpers_;
+  QmpWatch qmp_{folder_};
   std::unique_ptr<CudaWatch> cuda_;  // with --cuda, once the daemon was started
   std::vector<pid_t> forks_;         // the shares' servers and the detached command's
   pid_t detached_ = -1;

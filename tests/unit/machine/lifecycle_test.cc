@@ -65,7 +65,8 @@ class LifecycleTest : public ::testing::Test {
                     {"XDG_CACHE_HOME", (folder_.path() / "cache").string()},
                     {"PATH", bin_.string() + ":/usr/bin:/bin"},
                     {"SMOLVM_VSOCK_DEVICE", (bin_ / "vsock-device").string()},
-                    {"SMOLVM_MACHINE_AGENT", SMOLVM_AGENT}};
+                    {"SMOLVM_MACHINE_AGENT", SMOLVM_AGENT},
+                    {"SMOLVM_ACCELERATOR", "tcg"}};
   }
 
   static void Program(const fs::path& path, const char* text) {
