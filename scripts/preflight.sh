@@ -106,6 +106,27 @@ check_platform() {
 
 can_open() { (exec 3<>"$1") 2>/dev/null; }
 
+# What machines have found out about this host's KVM: yes, no or untried. In the JSON alone; a note says it in words.
+kvm_seen_to_work=untried
+note_whether_kvm_works() {
+  local report='' reason
+  if [ -n "$launcher" ]; then
+    report=$(unset SMOLVM_ACCELERATOR && "$launcher" machine accelerator --json 2>/dev/null </dev/null) || report=
+  fi
+  case $report in
+    *'"kvm_works": true'*)
+      kvm_seen_to_work=yes
+      note "KVM was seen to work: it has booted the machines' kernel on this host."
+      ;;
+    *'"kvm_works": false'*)
+      kvm_seen_to_work=no
+      reason=$(printf '%s\n' "$report" | sed -n 's/^ *"reason": "\(.*\)",\{0,1\}$/\1/p' | sed 's/\\\(["\\]\)/\1/g')
+      note "KVM was seen to fail, so machines are emulated in software and slow: ${reason:-no reason is kept}; 'smolvm machine accelerator --retry' tries again."
+      ;;
+    *) note "whether KVM works here is not known yet: the first machine tries it, or 'smolvm machine accelerator --retry'." ;;
+  esac
+}
+
 check_acceleration() {
   local kvm=$host_root/dev/kvm
   case $os in
@@ -121,6 +142,7 @@ check_acceleration() {
       elif can_open "$kvm"; then
         emit accel kvm
         emit accel_access ok
+        note_whether_kvm_works
       else
         emit accel kvm
         emit accel_access denied
@@ -296,6 +318,7 @@ print_json() {
     fi
     separator=','
   done
+  printf ',\n  "kvm_seen_to_work": "%s"' "$kvm_seen_to_work"
   printf ',\n  "gpus": '
   json_list gpu
   printf ',\n  "notes": '

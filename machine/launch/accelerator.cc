@@ -22,8 +22,7 @@ std::string Reason(const AcceleratorReport& report) {
   if (!report.no_device.empty()) return report.no_device;
   if (!report.verdict) return "KVM has not been tried yet: the next machine does, or --retry";
   if (report.verdict->works) return "KVM booted this kernel with -cpu " + report.verdict->cpu;
-  return fmt::format("KVM does not run the guest's kernel here: {} (--retry tries again)",
-                     report.verdict->reason);
+  return fmt::format("KVM does not run the guest's kernel here: {}", report.verdict->reason);
 }
 
 }  // namespace
@@ -32,6 +31,9 @@ std::string FormatAccelerator(const AcceleratorReport& report) {
   std::string text = fmt::format("accelerator={}\nreason={}\n", Answer(report), Reason(report));
   if (report.verdict) {
     text += fmt::format("qemu={}\nkernel={}\n", report.verdict->qemu, report.verdict->kernel);
+  }
+  if (report.verdict && !report.verdict->works) {
+    text += "hint='smolvm machine accelerator --retry' tries KVM again\n";
   }
   return text;
 }

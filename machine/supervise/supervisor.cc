@@ -420,8 +420,8 @@ class Supervisor {
       RemoveMachineFolder(folder_);
       return;
     }
-    for (const char* name :
-         {kControlSocket, kAgentSocket, kVsockSocket, kCudaSocket, kQmpSocket, kInitramfs, kCudaStateFile}) {
+    for (const char* name : {kControlSocket, kAgentSocket, kVsockSocket, kCudaSocket, kQmpSocket,
+                             kInitramfs, kCudaStateFile}) {
       unlink((folder_ / name).c_str());
     }
   }

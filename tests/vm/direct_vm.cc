@@ -19,6 +19,9 @@ namespace smolvm::vsock_vm {
 
 using namespace std::chrono_literals;
 
+// Where `smolvm machine` keeps kernels and verdicts when the tests run it.
+constexpr char kCache[] = SMOLVM_TEST_CACHE "/smolvm-cuda";
+
 std::string Output(const std::string& command) {
   std::string out;
   FILE* pipe = popen(command.c_str(), "r");
@@ -69,13 +72,13 @@ void DirectVm::SetUp() {
   if (machine::FindProgram(machine::kQemuProgram).empty())
     GTEST_SKIP() << "no " << machine::kQemuProgram;
   try {
-    kernel_ = machine::EnsureKernel(SMOLVM_TEST_CACHE);
+    kernel_ = machine::EnsureKernel(kCache);
   } catch (const machine::Failure& failure) {
     GTEST_SKIP() << failure.what();
   }
   setenv("SMOLVM_MACHINE_AGENT", SMOLVM_AGENT, 1);  // for a trial of KVM
   const machine::AcceleratorChoice choice =
-      machine::ChooseAccelerator(machine::ChosenWish(), kernel_.image, SMOLVM_TEST_CACHE);
+      machine::ChooseAccelerator(machine::ChosenWish(), kernel_.image, kCache);
   host_ = machine::AskHost();
   host_.accelerator = choice.accelerator;
   host_.cpu = choice.cpu;

@@ -10,6 +10,14 @@ if(TARGET smolvm AND TARGET smolvm-vsock-device)
     SMOLVM_AGENT="$<TARGET_FILE:smolvm-machine-agent>"
     SMOLVM_VSOCK_DEVICE="$<TARGET_FILE:smolvm-vsock-device>"
     SMOLVM_TEST_CACHE="${CMAKE_BINARY_DIR}/vm-cache")
+  smolvm_test(machine_accelerator_vm_test
+    SOURCES ${CMAKE_CURRENT_LIST_DIR}/machine_accelerator_vm_test.cc ${CMAKE_CURRENT_LIST_DIR}/machine_vm_support.cc
+    LIBS smolvm::machine LABELS vm TIMEOUT 1500)
+  add_dependencies(machine_accelerator_vm_test smolvm smolvm-machine-agent smolvm-vsock-device)
+  target_compile_definitions(machine_accelerator_vm_test PRIVATE
+    SMOLVM_PROGRAM="$<TARGET_FILE:smolvm>"
+    SMOLVM_FAKE_QEMU="${CMAKE_SOURCE_DIR}/tests/support/fake_qemu.sh"
+    SMOLVM_TEST_CACHE="${CMAKE_BINARY_DIR}/vm-cache")
 endif()
 if(NOT SMOLVM_SANITIZE AND TARGET machine_vm_test AND TARGET smolvm-cuda-daemon AND TARGET smolvm_guest_cuda AND TARGET cuda-probe)
   add_executable(cuda_vm_guest ${CMAKE_CURRENT_LIST_DIR}/cuda_vm_guest.cc)

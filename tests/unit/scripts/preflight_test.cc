@@ -20,6 +20,13 @@ class PreflightTest : public ::testing::Test {
     SetCachedDrivers(1);
     SetDriver("cuda_version=13.0\ndriver=580.105.08\ngpu=NVIDIA A10\nlibcuda=ok\n");
     box_.Write("host/dev/kvm", "");
+    SetKvm("true", "KVM booted this kernel with -cpu host");
+  }
+
+  // What `smolvm machine accelerator --json` says.
+  void SetKvm(const std::string& works, const std::string& reason) {
+    box_.Write("accelerator", "{\n  \"accelerator\": \"x\",\n  \"kvm_works\": " + works +
+                                  ",\n  \"reason\": \"" + reason + "\",\n  \"tried\": 1\n}\n");
   }
 
   void SetPlatform(const std::string& os, const std::string& machine) {
@@ -63,6 +70,7 @@ TEST_F(PreflightTest, PrintsAReadyHost) {
             "platform=linux-x86_64\n"
             "accel=kvm\n"
             "accel_access=ok\n"
+            "note=KVM was seen to work: it has booted the machines' kernel on this host.\n"
             "gpu_present=yes\n"
             "gpu=NVIDIA A10, 580.105.08\n"
             "host_libcuda=1\n"
@@ -275,6 +283,21 @@ TEST_F(PreflightTest, DoesNotServeWindows) {
   EXPECT_EQ(outcome.status, 1);
 }
 
+TEST_F(PreflightTest, SaysWhetherKvmWasSeenToWork) {
+  SetKvm("false", "KVM does not run it: \\\"cmpxchg16b\\\"");
+  Outcome outcome = Run();
+  EXPECT_THAT(outcome.out, HasSubstr("accel=kvm\naccel_access=ok\nnote=KVM was seen to fail, so "
+                                     "machines are emulated in software and slow: KVM does not "
+                                     "run it: \"cmpxchg16b\"; 'smolvm machine accelerator "
+                                     "--retry' tries again.\n"));
+  EXPECT_EQ(outcome.status, 0);  // emulated is slow, not blocked
+  EXPECT_THAT(Run("--json").out, HasSubstr("\"kvm_seen_to_work\": \"no\",\n"));
+  SetKvm("null", "");
+  EXPECT_THAT(Run().out, HasSubstr("accel_access=ok\nnote=whether KVM works here is not known"));
+  EXPECT_THAT(Run("--json").out, HasSubstr("\"kvm_seen_to_work\": \"untried\",\n"));
+  EXPECT_THAT(box_.Read("calls"), Not(HasSubstr("--retry")));  // it starts nothing
+}
+
 TEST_F(PreflightTest, PrintsJson) {
   SetDriver("driver=580.1\ngpu=NVIDIA \"A10\"\ngpu=NVIDIA\\H200\nlibcuda=ok\n");
   Outcome outcome = Run("--json");
@@ -292,8 +315,10 @@ TEST_F(PreflightTest, PrintsJson) {
             "  \"guest_needs_glibc_image\": \"yes\",\n"
             "  \"guest_shim_path\": \"/opt/smolvm-cuda/libcuda.so.1\",\n"
             "  \"result\": \"ready\",\n"
+            "  \"kvm_seen_to_work\": \"yes\",\n"
             "  \"gpus\": [\"NVIDIA \\\"A10\\\", 580.1\", \"NVIDIA\\\\H200, 580.1\"],\n"
-            "  \"notes\": []\n"
+            "  \"notes\": [\"KVM was seen to work: it has booted the machines' kernel on this "
+            "host.\"]\n"
             "}\n");
   EXPECT_EQ(outcome.status, 0);
   DenyKvm();

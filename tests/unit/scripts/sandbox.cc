@@ -64,6 +64,7 @@ bool Sandbox::LinkTool(const std::string& name) {
 void Sandbox::AddLauncher(const std::string& version) {
   Write("list", "");
   Write("run_output", "");
+  Write("accelerator", "{\n  \"kvm_works\": null,\n  \"reason\": \"\"\n}\n");
   Write("run_status", "0");
   Write("version", "smolvm " + version + "\n");
   AddTool("smolvm", R"sh(
@@ -79,6 +80,7 @@ case "$1 $2" in
     else
       echo 'No machines found'
     fi ;;
+  'machine accelerator') cat "$SANDBOX/accelerator" ;;
   'machine delete') sed -i "/^$4 /d" "$SANDBOX/list" ;;
 esac)sh");
 }
