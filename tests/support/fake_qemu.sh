@@ -10,6 +10,8 @@
 #   dies            works, and QEMU is killed some seconds after $FAKE_QEMU_GO is there
 #   stops           works, and says "KVM internal error" and waits once $FAKE_QEMU_GO is there
 #
+# With $FAKE_QEMU_QMP the QEMU of a machine on KVM can be told what to do there as well, over QMP.
+#
 # $FAKE_QEMU_LOG gets a line for each start on KVM: trial or machine, and the processor model.
 set -u
 
@@ -72,4 +74,7 @@ case $play:$what:$cpu in
     ) &
     ;;
 esac
+if [ -n "${FAKE_QEMU_QMP:-}" ] && [ $what = machine ]; then
+  emulated+=(-qmp "unix:$FAKE_QEMU_QMP,server=on,wait=off")
+fi
 exec "$real" "${emulated[@]}"

@@ -1,10 +1,13 @@
 // Machines on every kind of KVM, played by tests/support/fake_qemu.sh: what is emulated is real.
+#include <sys/socket.h>
+
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 
 #include "machine/guest/kernel.h"
 #include "machine/guest/qemu.h"
+#include "machine/supervise/message.h"
 #include "machine/util/failure.h"
 #include "tests/vm/machine_vm_support.h"
 
@@ -160,6 +163,22 @@ TEST_F(AcceleratorVmTest, AQemuThatDiesEndsTheCommandInSeconds) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
   EXPECT_THAT(FileTail(output, 4096),
               HasSubstr("the machine ended before the command did: QEMU was ended by signal 11"));
+}
+
+TEST_F(AcceleratorVmTest, AMachineThatIsPausedWithoutAWordEndsToo) {
+  const fs::path output = folder_.path() / "output";
+  more_environment_.push_back({"FAKE_QEMU_QMP", folder_.path() / "second.sock"});
+  const pid_t launcher = StartMachine(
+      {"run", "--mem", "256", "-I", TinyImage(), "--", "sh", "-c", "echo up; sleep 10000"}, output);
+  ASSERT_TRUE(WaitForText(output, "up\n")) << FileTail(output, 4096);
+  const UniqueFd qmp = ConnectIn(folder_.path(), "second.sock", SOCK_STREAM);
+  ASSERT_TRUE(qmp.valid());
+  const std::string words = "{\"execute\": \"qmp_capabilities\"}\n{\"execute\": \"stop\"}\n";
+  EXPECT_EQ(send(qmp.get(), words.data(), words.size(), 0), static_cast<ssize_t>(words.size()));
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(Wait(launcher), 125);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+  EXPECT_THAT(FileTail(output, 4096), HasSubstr("QEMU stopped the machine: paused"));
 }
 
 TEST_F(AcceleratorVmTest, AKeptMachineThatQemuStopsHasFailedAndStartsAgain) {
