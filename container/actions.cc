@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "container/cuda_devices.h"
+#include "container/explain.h"
 #include "container/gpu.h"
 #include "container/launch.h"
 
@@ -120,27 +121,28 @@ int PrintAvailable(const Host& host) {
   return available ? 0 : kExitNo;
 }
 
-int ExplainStdin() {
-  const std::optional<std::string_view> hint = HintForLaunchError(ReadStdin());
+int ExplainStdin(const Host& host) {
+  const std::optional<std::string> hint = ExplainLaunchError(ReadStdin(), host);
   if (!hint) {
     std::fputs("smolvm gpu: this does not look like a GPU matter\n", stderr);
     return kExitNo;
   }
-  return Print(std::string(*hint) + "\n") ? 0 : kExitFailed;
+  return Print(*hint + "\n") ? 0 : kExitFailed;
 }
 
 int RunPodman(const Host& host, const GrantOptions& grant,
               const std::vector<std::string>& podman_args) {
   std::vector<std::string> argv = host.podman.CommandLine();
   argv.push_back("run");
-  for (std::string& word : grant.ToArgs(host)) argv.push_back(std::move(word));
+  const std::vector<std::string> passed = grant.ToArgs(host);
+  argv.insert(argv.end(), passed.begin(), passed.end());
   argv.insert(argv.end(), podman_args.begin(), podman_args.end());
   const LaunchResult result = LaunchAndWatch(argv);
   if (IsPodmanFailure(result.status)) {
     // podman's own words have been passed on already.
-    if (const auto hint = HintForLaunchError(result.last_stderr)) {
+    if (const auto hint = ExplainLaunchError(result.last_stderr, host, passed)) {
       std::fprintf(stderr, "\nsmolvm gpu: the container did not start (GPU misconfiguration)\n%s\n",
-                   std::string(*hint).c_str());
+                   hint->c_str());
     }
   }
   return result.status;

@@ -46,7 +46,7 @@ struct GrantOptions {
 int PrintDetected(const Host& host, bool json);
 int PrintRunArgs(const Host& host, const GrantOptions& grant, ArgsFormat format);
 int PrintAvailable(const Host& host);
-int ExplainStdin();
+int ExplainStdin(const Host& host);
 int RunPodman(const Host& host, const GrantOptions& grant,
               const std::vector<std::string>& podman_args);
 int WriteCdiSpec(const Host& host, const GrantOptions& grant, const std::string& output);

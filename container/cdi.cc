@@ -39,6 +39,21 @@ SpecFiles FindSpecFiles(const Host& host, const CdiSpecListing& listing,
                  host.root);
 }
 
+std::string_view FolderOf(std::string_view file) { return file.substr(0, file.rfind('/')); }
+
+// A later folder's declaration replaces an earlier one's; within one folder both are lost, whatever
+// later ones say (the CDI library's Cache.refresh).
+void AddDevice(const std::string& file, const CdiSpec& spec, const CdiDevice& declared,
+               CdiSpecs::Kind& kind) {
+  CdiSpecs::Device& device = kind.devices[declared.name];
+  if (!device.file.empty() && FolderOf(device.file) == FolderOf(file)) {
+    device.twins.insert({device.file, file});
+  }
+  device.file = file;
+  device.needs = spec.needs;
+  device.needs.insert(device.needs.end(), declared.needs.begin(), declared.needs.end());
+}
+
 void ReadSpec(const HostRoot& root, const std::string& file, std::size_t& bytes_left,
               CdiSpecs& specs) {
   const std::optional<CdiFormat> format = CdiFormatOf(file);
@@ -57,9 +72,11 @@ void ReadSpec(const HostRoot& root, const std::string& file, std::size_t& bytes_
     specs.skipped.push_back(file + ": " + parsed.error);
     return;
   }
-  CdiSpecs::Kind& kind = specs.kinds[parsed.spec->kind];
+  const CdiSpec& spec = *parsed.spec;
+  CdiSpecs::Kind& kind = specs.kinds[spec.kind];
   kind.files.push_back(file);
-  kind.devices.insert(parsed.spec->devices.begin(), parsed.spec->devices.end());
+  for (const CdiDevice& device : spec.devices) AddDevice(file, spec, device, kind);
+  if (!spec.late_fields.empty()) specs.novelties[file] = {spec.version, spec.late_fields};
 }
 
 bool DeclaresAnyVendor(const CdiSpecs& specs) {
@@ -68,6 +85,55 @@ bool DeclaresAnyVendor(const CdiSpecs& specs) {
 }
 
 }  // namespace
+
+const std::string_view kSpecHint =
+    "Have the vendor's tool write the spec anew, as after each driver update, and remove older "
+    "ones:\n"
+    "  NVIDIA  sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml\n"
+    "  AMD     sudo amd-ctk cdi generate --output=/etc/cdi/amd.json\n"
+    "  Intel   a CDI spec for intel.com/gpu in /etc/cdi, or none for the render nodes";
+
+std::vector<std::string> CdiSpecs::Kind::Names() const {
+  std::vector<std::string> names;
+  names.reserve(devices.size());
+  for (const auto& [name, device] : devices) names.push_back(name);
+  return names;
+}
+
+std::string WhyNotUsable(GpuVendor vendor, std::string_view name, const CdiSpecs::Kind& kind,
+                         const HostRoot& root) {
+  const std::string full = std::string(CdiKind(vendor)) + "=" + std::string(name);
+  const std::string files = Join(kind.files, ", ");
+  if (kind.devices.empty()) {
+    return "the CDI specs of " + std::string(CdiKind(vendor)) + " declare no device at all (" +
+           files + "), and podman passes over such specs";
+  }
+  const auto found = kind.devices.find(name);
+  if (found == kind.devices.end()) {
+    return "the CDI specs declare no device " + full + "; they declare " +
+           Join(kind.Names(), ", ") + " (" + files + ")";
+  }
+  const CdiSpecs::Device& device = found->second;
+  if (device.twins.size() == 1) {
+    return "the CDI spec " + device.file + " declares " + full +
+           " twice, and podman refuses such a spec";
+  }
+  if (!device.twins.empty()) {
+    const std::vector<std::string> twins(device.twins.begin(), device.twins.end());
+    return "the device " + full + " is declared by more than one CDI spec of a folder (" +
+           Join(twins, ", ") + "), and podman resolves none of them: remove all but one";
+  }
+  std::vector<std::string> gone;
+  for (const std::string& path : device.needs) {
+    const bool known = std::find(gone.begin(), gone.end(), path) != gone.end();
+    if (!known && !root.Exists(path)) gone.push_back(path);
+  }
+  if (gone.empty()) return "";
+  const std::string more =
+      gone.size() > 1 ? " and " + std::to_string(gone.size() - 1) + " more" : std::string();
+  return "the CDI spec " + device.file + " is stale: for " + full + " it names " + gone.front() +
+         more + ", which this host does not have (any more)";
+}
 
 const CdiSpecs::Kind* CdiSpecs::Declared(GpuVendor vendor) const {
   const auto kind = kinds.find(CdiKind(vendor));

@@ -126,8 +126,10 @@ void AddCommands(CLI::App& app, Options& o, std::map<CLI::App*, Action>& actions
                  [&o] { return PrintAvailable(o.host.ToHost()); });
   AddHostOptions(check, o.host);
 
-  AddCommand(app, "explain", "Print the hint that fits podman's error text on stdin", kExplainHelp,
-             actions, [] { return ExplainStdin(); });
+  CLI::App* explain =
+      AddCommand(app, "explain", "Explain podman's error text on stdin", kExplainHelp, actions,
+                 [&o] { return ExplainStdin(o.host.ToHost()); });
+  AddHostOptions(explain, o.host);
 
   CLI::App* run = AddCommand(app, "run", "Run podman with GPUs and explain a GPU failure", kRunHelp,
                              actions, [&o] {

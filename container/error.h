@@ -11,6 +11,10 @@ namespace smolvm::gpu {
 extern const std::string_view kCdiHint;
 // Why --group-add keep-groups may fail, and what to do about it.
 extern const std::string_view kKeepGroupsHint;
+// A file or device node of a GPU's driver is gone that the container was to get.
+extern const std::string_view kStaleHint;
+// A hook of the vendor's CDI spec failed.
+extern const std::string_view kSpecHookHint;
 // Why NVIDIA's older OCI hook may fail, and what to do about it.
 extern const std::string_view kNvidiaHookHint;
 
@@ -27,7 +31,8 @@ class GpuConfigError : public std::runtime_error {
   std::string hint_;
 };
 
-// The hint that fits what podman wrote to stderr; nullopt when it does not look like a GPU matter.
+// The hint that fits what podman, or the OCI runtime through it, wrote to stderr; nullopt when it does
+// not look like a GPU matter. What the host's CDI specs say of it: container/explain.h.
 std::optional<std::string_view> HintForLaunchError(std::string_view podman_stderr);
 
 // Throws GpuConfigError when `podman_stderr` looks like a failure to hand over GPUs; the message

@@ -47,6 +47,16 @@ std::vector<std::pair<GpuVendor, DeviceChoice>> Resolve(const GpuSelector& gpus,
   return wanted;
 }
 
+// The first, as one for each device of a stale spec would say the same.
+void WarnOfUnusableDevices(GpuVendor vendor, const CdiSpecs::Kind& kind, const Host& host) {
+  std::vector<std::string> names = kind.Names();
+  if (names.empty()) names.emplace_back("all");
+  for (const std::string& name : names) {
+    const std::string problem = WhyNotUsable(vendor, name, kind, host.root);
+    if (!problem.empty()) return host.warn(problem);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> gpu_run_args(const GpuSelector& gpus, const Host& host) {
@@ -104,7 +114,8 @@ std::vector<DetectedVendor> DetectGpus(const Host& host) {
     if (*mechanism == Mechanism::kCdi) {
       const CdiSpecs::Kind& kind = *cdi.Usable(vendor);
       found.cdi_files = kind.files;
-      found.cdi_devices.assign(kind.devices.begin(), kind.devices.end());
+      found.cdi_devices = kind.Names();
+      WarnOfUnusableDevices(vendor, kind, host);
     }
     detected.push_back(std::move(found));
   }

@@ -76,9 +76,11 @@ Exits 0 when a CDI spec declares nvidia.com/gpu, and 1 when none does or when
 that cannot be found out.)";
 
 const char kExplainHelp[] = R"(
-Reads what podman wrote to stderr and prints what to do about it, when it looks
-like a failure to pass GPUs: CDI names that do not resolve, --group-add
-keep-groups without crun, NVIDIA's OCI hook in a rootless container.
+Reads what podman wrote to stderr and prints why and what to do about it, when
+it looks like a failure to pass GPUs: CDI names that do not resolve, files of
+the driver that a CDI spec names and that are gone, hooks of a spec that fail,
+--group-add keep-groups without crun, NVIDIA's OCI hook in a rootless container.
+What this host's CDI specs say of the devices and paths in the text comes first.
 
 Exits 0 when a hint was printed and 1 when nothing fits.
 

@@ -104,7 +104,7 @@ std::vector<PodmanOption> VendorOptions(GpuVendor vendor, const DeviceChoice& ch
 }
 
 std::vector<PodmanOption> CdiOptions(GpuVendor vendor, const DeviceChoice& choice,
-                                     const CdiSpecs::Kind& kind) {
+                                     const CdiSpecs::Kind& kind, const HostRoot& root) {
   std::vector<std::string> names;
   if (!choice) names.push_back("all");
   for (std::uint32_t index : choice.value_or(std::vector<std::uint32_t>())) {
@@ -112,13 +112,9 @@ std::vector<PodmanOption> CdiOptions(GpuVendor vendor, const DeviceChoice& choic
   }
   std::vector<PodmanOption> options;
   for (const std::string& name : names) {
-    const std::string full = std::string(CdiKind(vendor)) + "=" + name;
-    if (!kind.devices.empty() && !kind.devices.contains(name)) {
-      const std::vector<std::string> declared(kind.devices.begin(), kind.devices.end());
-      throw GpuConfigError("the CDI specs declare no device " + full + "; they declare " +
-                           Join(declared, ", ") + " (" + Join(kind.files, ", ") + ")");
-    }
-    options.push_back({"--device", full});
+    const std::string problem = WhyNotUsable(vendor, name, kind, root);
+    if (!problem.empty()) throw GpuConfigError(problem, kSpecHint);
+    options.push_back({"--device", std::string(CdiKind(vendor)) + "=" + name});
   }
   return options;
 }

@@ -48,9 +48,10 @@ std::vector<PodmanOption> IntelOptions(const DeviceChoice& choice, const Host& h
 
 // Pieces that the vendors share.
 
-// `--device KIND=all`, or one for each index. Throws when the specs name devices but not these.
+// `--device KIND=all`, or one for each index. Throws when podman could not hand one of them over,
+// see WhyNotUsable.
 std::vector<PodmanOption> CdiOptions(GpuVendor vendor, const DeviceChoice& choice,
-                                     const CdiSpecs::Kind& kind);
+                                     const CdiSpecs::Kind& kind, const HostRoot& root);
 // `--device` for each granted render node, and its by-path link, read-only. Throws when the vendor
 // has none, when an index is out of range, or when a chosen node is missing from /dev.
 std::vector<PodmanOption> RenderNodeOptions(GpuVendor vendor, const DeviceChoice& choice,

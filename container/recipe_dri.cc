@@ -33,7 +33,7 @@ std::vector<PodmanOption> AmdOptions(const DeviceChoice& choice, const Host& hos
                                      const CdiSpecs& cdi) {
   std::vector<PodmanOption> options;
   if (const CdiSpecs::Kind* kind = cdi.Usable(GpuVendor::kAmd)) {
-    options = CdiOptions(GpuVendor::kAmd, choice, *kind);
+    options = CdiOptions(GpuVendor::kAmd, choice, *kind, host.root);
   } else {
     if (!host.root.Exists(kKfd)) {
       throw GpuConfigError(
@@ -54,7 +54,7 @@ std::vector<PodmanOption> IntelOptions(const DeviceChoice& choice, const Host& h
                                        const CdiSpecs& cdi) {
   std::vector<PodmanOption> options;
   if (const CdiSpecs::Kind* kind = cdi.Usable(GpuVendor::kIntel)) {
-    options = CdiOptions(GpuVendor::kIntel, choice, *kind);
+    options = CdiOptions(GpuVendor::kIntel, choice, *kind, host.root);
   } else {
     options = RenderNodeOptions(GpuVendor::kIntel, choice, host, cdi);
   }

@@ -107,7 +107,7 @@ std::vector<PodmanOption> NvidiaOptions(const DeviceChoice& choice, const Host& 
   }
   std::vector<PodmanOption> options;
   if (*mechanism == Mechanism::kCdi) {
-    options = CdiOptions(GpuVendor::kNvidia, choice, *cdi.Usable(GpuVendor::kNvidia));
+    options = CdiOptions(GpuVendor::kNvidia, choice, *cdi.Usable(GpuVendor::kNvidia), host.root);
   } else if (*mechanism == Mechanism::kRaw) {
     options = RawOptions(choice, host);
   }

@@ -1,5 +1,7 @@
 #include "machine/command.h"
 
+#include <signal.h>
+
 #include <cstdio>
 #include <new>
 
@@ -20,6 +22,7 @@ int Dispatch(const Options& options) {
     return RunSupervisor({options.record, options.owner_fd, options.lock_fd});
   }
   CatchInterrupts();
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error that is told
   if (options.verb == "run") return RunMachine(options);
   if (options.verb == "exec") return ExecInMachine(options);
   if (options.verb == "accelerator") return ShowAccelerator(options);

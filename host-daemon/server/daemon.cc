@@ -266,6 +266,7 @@ int RunDaemon(const Options& options) {
   log::SetComponent("daemon");
   log::SetThreshold(options.log_level);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a log that may not grow any more ends nobody's session
   // Each waiting connection and each worker has a descriptor.
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {

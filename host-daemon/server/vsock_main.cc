@@ -56,6 +56,7 @@ bool Parse(int argc, char** argv, DeviceOptions* options) {
 void PrepareProcess() {
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a log that may not grow any more
   const rlimit none{};
   setrlimit(RLIMIT_CORE, &none);
   fcntl(kControlFd, F_SETFD, FD_CLOEXEC);

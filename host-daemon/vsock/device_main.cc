@@ -126,6 +126,7 @@ int main(int argc, char** argv) {
   log::SetComponent("vsock-device");
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a log that may not grow any more
   RaiseDescriptorLimit();
 
   Options options;

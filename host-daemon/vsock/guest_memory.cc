@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "host-daemon/limits/address_space.h"
+
 namespace smolvm::vsock {
 namespace {
 
@@ -70,7 +72,8 @@ bool GuestMemory::MapOne(const MemoryRegion& region, std::string* error) {
   void* addr = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                     region.fd.get(), static_cast<off_t>(region.file_offset - skip));
   if (addr == MAP_FAILED) {
-    *error = fmt::format("mmap of {:#x} bytes of guest memory: {}", length, strerror(errno));
+    *error = fmt::format("mmap of {:#x} bytes of guest memory: {}{}", length, strerror(errno),
+                         AddressSpaceNote());
     return false;
   }
   madvise(addr, length, MADV_DONTDUMP);  // a core file of ours should not hold the guest's data

@@ -20,6 +20,9 @@
 #include <string>
 #include <thread>
 
+#include "host-daemon/emulation/device/address_space.h"
+#include "host-daemon/emulation/device/settings.h"
+#include "host-daemon/limits/address_space.h"
 #include "host-daemon/session/session.h"
 #include "host-daemon/worker/backend.h"
 #include "host-daemon/worker/control.h"
@@ -38,6 +41,7 @@ void PrepareProcess() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a log that may not grow any more
   // A core dump would keep the guest's socket open for as long as it takes to write.
   const rlimit none{};
   setrlimit(RLIMIT_CORE, &none);
@@ -73,7 +77,21 @@ std::unique_ptr<Backend> LoadDriver(const WorkerOptions& options, const BackendP
     setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
     setenv("CUDA_VISIBLE_DEVICES", options.gpus.c_str(), 1);
   }
-  return LoadBackend(options.driver, policy, error);
+  auto backend = LoadBackend(options.driver, policy, error);
+  if (backend == nullptr) *error += AddressSpaceNote();
+  return backend;
+}
+
+// Told before it is tried: what comes of too little depends on where it ends, and a session that
+// began would be cut off.
+bool HasAddressSpace(std::string* error) {
+  std::string ignored;  // the library's own to tell
+  const auto settings = emulation::ReadSettings(&ignored);
+  const size_t device_bytes = settings.value_or(emulation::Settings{}).memory_bytes;
+  *error = AddressSpaceDenial(
+      fmt::format("a worker with the emulation device (of {} MiB)", device_bytes >> 20),
+      emulation::AddressSpaceNeeded(device_bytes));
+  return error->empty();
 }
 
 std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, BackendPolicy policy,
@@ -88,6 +106,7 @@ std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, BackendPoli
   SetUnlessEmpty("SMOLVM_CUDA_EMULATION_CC", options.emulation_compute_capability);
   SetUnlessEmpty("SMOLVM_CUDA_EMULATION_CACHE", options.emulation_cache);
   SetUnlessEmpty("SMOLVM_CUDA_KERNEL_TIMEOUT_MS", options.kernel_timeout_ms);
+  if (!HasAddressSpace(error)) return nullptr;
   policy.device_memory_is_addressable = true;
   auto backend = LoadBackend(options.emulation, policy, error);
   if (backend == nullptr && !options.emulation_memory.empty()) {

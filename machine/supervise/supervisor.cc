@@ -450,6 +450,9 @@ int RunSupervisor(const SupervisorOptions& options) {
   CloseOnExec(options.owner_fd);
   CloseOnExec(options.lock_fd);
   signal(SIGPIPE, SIG_IGN);
+  // A log, a share's file or the disk that may not grow any more (`ulimit -f`) is an error of the
+  // write, here and in all that is started from here.
+  signal(SIGXFSZ, SIG_IGN);
   // A session of its own: a terminal's Ctrl-C is the launcher's to pass on.
   setsid();
   UniqueFd owner(options.owner_fd), lock(options.lock_fd);

@@ -1,6 +1,7 @@
 #include "protocol/log/log.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +17,32 @@ constexpr const char* kNames[] = {"off", "error", "warn", "info", "debug"};
 std::atomic<int> g_threshold{-1};
 std::atomic<const char*> g_component{"cuda"};
 
+// Holds SIGXFSZ back for its lifetime: a file that may not grow any more (`ulimit -f`) ends no
+// program for the sake of its log. The line is lost, as on a full disk. The disposition is the
+// program's own, whose process this may be; the signal comes to the thread that writes.
+class FileSizeSignalHeld {
+ public:
+  FileSizeSignalHeld() {
+    sigset_t pending;
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~FileSizeSignalHeld() {
+    const timespec now{};
+    if (!was_pending_) sigtimedwait(&signal_, nullptr, &now);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  FileSizeSignalHeld(const FileSizeSignalHeld&) = delete;
+  FileSizeSignalHeld& operator=(const FileSizeSignalHeld&) = delete;
+
+ private:
+  sigset_t signal_, before_;
+  bool was_pending_;
+};
+
 // Opened anew for each line: logging is rare, and a descriptor kept open could be closed or reused
 // by the program whose process this is.
 void WriteOut(std::string_view line) {
@@ -24,6 +51,7 @@ void WriteOut(std::string_view line) {
   const char* number = getenv("SMOLVM_CUDA_LOG_FD");
   const int fd = file >= 0 ? file : number && *number ? atoi(number) : STDERR_FILENO;
   ssize_t written;
+  const FileSizeSignalHeld held;
   do {
     written = write(fd, line.data(), line.size());
   } while (written < 0 && errno == EINTR);

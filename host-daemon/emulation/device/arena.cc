@@ -8,6 +8,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "host-daemon/emulation/device/address_space.h"
+#include "host-daemon/limits/address_space.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::emulation {
@@ -36,7 +38,11 @@ Arena* Arena::Create(size_t device_bytes) {
   void* got = mmap(wanted, bytes + kScratchBytes, PROT_NONE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (got == MAP_FAILED) {
-    log::Error("event=arena_failed bytes={} reason={}", bytes, log::Quote(strerror(errno)));
+    const int code = errno;
+    const std::string denial =
+        AddressSpaceDenial("the emulation device", AddressSpaceNeeded(device_bytes));
+    log::Error("event=arena_failed bytes={} reason={}", bytes + kScratchBytes,
+               log::Quote(denial.empty() ? strerror(code) : denial));
     return nullptr;
   }
   if (got != wanted) {  // a kernel older than 4.17 takes MAP_FIXED_NOREPLACE for a hint

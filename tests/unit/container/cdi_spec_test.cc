@@ -51,21 +51,21 @@ TEST(CdiSpec, ReadsKindAndDeviceNamesFromJson) {
   const CdiSpecOrError parsed = ParseCdiSpec(kJson, CdiFormat::kJson);
   ASSERT_TRUE(parsed.spec) << parsed.error;
   EXPECT_EQ(parsed.spec->kind, "nvidia.com/gpu");
-  EXPECT_THAT(parsed.spec->devices, ElementsAre("0", "all"));
+  EXPECT_THAT(parsed.spec->Names(), ElementsAre("0", "all"));
 }
 
 TEST(CdiSpec, ReadsKindAndDeviceNamesFromYaml) {
   const CdiSpecOrError parsed = ParseCdiSpec(kYaml, CdiFormat::kYaml);
   ASSERT_TRUE(parsed.spec) << parsed.error;
   EXPECT_EQ(parsed.spec->kind, "amd.com/gpu");
-  EXPECT_THAT(parsed.spec->devices, ElementsAre("0", "all"));
+  EXPECT_THAT(parsed.spec->Names(), ElementsAre("0", "all"));
 }
 
 TEST(CdiSpec, AJsonSpecIsAYamlSpecToo) {
   const CdiSpecOrError parsed = ParseCdiSpec(kJson, CdiFormat::kYaml);
   ASSERT_TRUE(parsed.spec) << parsed.error;
   EXPECT_EQ(parsed.spec->kind, "nvidia.com/gpu");
-  EXPECT_THAT(parsed.spec->devices, ElementsAre("0", "all"));
+  EXPECT_THAT(parsed.spec->Names(), ElementsAre("0", "all"));
 }
 
 TEST(CdiSpec, OnlyTheTopLevelsKindCounts) {
@@ -89,7 +89,31 @@ TEST(CdiSpec, FollowsAliasesOfScalarsOnly) {
       CdiFormat::kYaml);
   ASSERT_TRUE(parsed.spec) << parsed.error;
   EXPECT_EQ(parsed.spec->kind, "intel.com/gpu");
-  EXPECT_THAT(parsed.spec->devices, ElementsAre("0"));
+  EXPECT_THAT(parsed.spec->Names(), ElementsAre("0"));
+}
+
+TEST(CdiSpec, ReadsWhatADeviceNeedsOfTheHost) {
+  const CdiSpecOrError parsed = ParseCdiSpec(
+      R"({"cdiVersion": "0.5.0", "kind": "a/b",
+          "devices": [{"containerEdits": {"deviceNodes": [{"path": "/dev/x", "hostPath": "/dev/y"},
+                         {"path": "/dev/n", "type": "c", "major": 1, "minor": 3}]}, "name": "0"}],
+          "containerEdits": {"hooks": [{"path": "/bin/h", "env": ["path=/none"]}],
+                             "mounts": [{"hostPath": "/lib/l", "containerPath": "/c"}]}})",
+      CdiFormat::kJson);
+  ASSERT_TRUE(parsed.spec) << parsed.error;
+  EXPECT_EQ(parsed.spec->version, "0.5.0");
+  EXPECT_THAT(parsed.spec->devices[0].needs, ElementsAre("/dev/y"));
+  EXPECT_THAT(parsed.spec->needs, ElementsAre("/bin/h", "/lib/l"));
+  EXPECT_THAT(parsed.spec->late_fields, IsEmpty());
+}
+
+TEST(CdiSpec, NamesFieldsThatOlderReadersRefuse) {
+  const CdiSpecOrError parsed = ParseCdiSpec(
+      "cdiVersion: 0.7.0\nkind: a/b\nannotations: {kind: x, y: z}\ndevices:\n- name: x\n"
+      "  annotations: {}\n  containerEdits:\n    intelRdt: {closID: x}\n    hooks: [{wrong: 1}]\n",
+      CdiFormat::kYaml);
+  ASSERT_TRUE(parsed.spec) << parsed.error;
+  EXPECT_THAT(parsed.spec->late_fields, ElementsAre("annotations", "intelRdt", "wrong"));
 }
 
 TEST(CdiSpec, OddShapesAreNotTakenForDevices) {
@@ -97,7 +121,7 @@ TEST(CdiSpec, OddShapesAreNotTakenForDevices) {
       ParseCdiSpec("kind: a/b\ndevices: {name: x}\n? [devices]\n: - name: y\n? {name: z}\n: 1\n",
                    CdiFormat::kYaml);
   ASSERT_TRUE(parsed.spec) << parsed.error;
-  EXPECT_THAT(parsed.spec->devices, IsEmpty());
+  EXPECT_THAT(parsed.spec->Names(), IsEmpty());
 }
 
 TEST(CdiSpec, BrokenTextIsAnErrorWithItsPlace) {
@@ -149,7 +173,7 @@ TEST(CdiSpecHostile, AliasesAreNotMultiplied) {
   }
   const CdiSpecOrError parsed = ParseCdiSpec(bomb + "kind: a/b\ndevices: *a39\n", CdiFormat::kYaml);
   ASSERT_TRUE(parsed.spec) << parsed.error;
-  EXPECT_THAT(parsed.spec->devices, IsEmpty());
+  EXPECT_THAT(parsed.spec->Names(), IsEmpty());
 }
 
 TEST(CdiSpecHostile, AnAliasToItselfEnds) {

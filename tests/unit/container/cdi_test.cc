@@ -36,8 +36,8 @@ TEST(Cdi, ReadsBothDirectories) {
   fixture.Write("/var/run/cdi/amd.yaml", "kind: amd.com/gpu\ndevices:\n- name: all\n");
   const CdiSpecs cdi = LoadCdiSpecs(fixture.host());
   EXPECT_THAT(cdi.Declared(GpuVendor::kNvidia)->files, ElementsAre("/etc/cdi/nvidia.json"));
-  EXPECT_THAT(cdi.Declared(GpuVendor::kNvidia)->devices, ElementsAre("0", "1", "all"));
-  EXPECT_THAT(cdi.Declared(GpuVendor::kAmd)->devices, ElementsAre("all"));
+  EXPECT_THAT(cdi.Declared(GpuVendor::kNvidia)->Names(), ElementsAre("0", "1", "all"));
+  EXPECT_THAT(cdi.Declared(GpuVendor::kAmd)->Names(), ElementsAre("all"));
   EXPECT_EQ(cdi.Declared(GpuVendor::kIntel), nullptr);
   EXPECT_TRUE(check_gpu_available(fixture.host()));
 }
@@ -47,8 +47,94 @@ TEST(Cdi, SpecsOfOneKindAddUp) {
   fixture.CdiJson("a.json", "intel.com/gpu", {"0"});
   fixture.CdiJson("b.json", "intel.com/gpu", {"0", "1"});
   const CdiSpecs cdi = LoadCdiSpecs(fixture.host());
-  EXPECT_THAT(cdi.Declared(GpuVendor::kIntel)->devices, ElementsAre("0", "1"));
+  EXPECT_THAT(cdi.Declared(GpuVendor::kIntel)->Names(), ElementsAre("0", "1"));
   EXPECT_THAT(cdi.Declared(GpuVendor::kIntel)->files, SizeIs(2));
+}
+
+// Every vendor's kind, and what its devices are refused for before podman is started.
+class UnusableCdi : public ::testing::TestWithParam<GpuVendor> {
+ protected:
+  std::string vendor() const { return std::string(VendorName(GetParam())); }
+  std::string kind() const { return std::string(CdiKind(GetParam())); }
+  void Spec(const std::string& file, const std::string& devices) {
+    fixture_.Write(file, "cdiVersion: 0.5.0\nkind: " + kind() + "\n" + devices);
+  }
+  std::string Error(const std::string& index) { return ErrorOf(fixture_, vendor() + index); }
+
+  FixtureHost fixture_;
+};
+
+TEST_P(UnusableCdi, NoDeviceAtAll) {
+  Spec("/etc/cdi/a.yaml", "devices: []\n");
+  EXPECT_THAT(Error(""), HasSubstr("the CDI specs of " + kind() +
+                                   " declare no device at all (/etc/cdi/a.yaml), and podman"));
+  EXPECT_THAT(Error(":0"), HasSubstr("no device at all"));
+  // Another spec that has some makes up for it.
+  Spec("/etc/cdi/b.yaml", "devices: [{name: all}]\n");
+  EXPECT_THAT(ArgsOf(fixture_, vendor()), ::testing::Contains(kind() + "=all"));
+}
+
+TEST_P(UnusableCdi, ADeviceThatTwoSpecsOfOneFolderDeclare) {
+  Spec("/etc/cdi/a.yaml", "devices: [{name: '0'}, {name: '1'}]\n");
+  Spec("/etc/cdi/b.yaml", "devices: [{name: '0'}]\n");
+  EXPECT_THAT(Error(":0"),
+              HasSubstr("the device " + kind() +
+                        "=0 is declared by more than one CDI spec of a folder "
+                        "(/etc/cdi/a.yaml, /etc/cdi/b.yaml), and podman resolves none"));
+  EXPECT_THAT(ArgsOf(fixture_, vendor() + ":1"), ::testing::Contains(kind() + "=1"));
+  // A later folder's does not help, as the CDI library has it.
+  Spec("/var/run/cdi/c.yaml", "devices: [{name: '0'}]\n");
+  EXPECT_THAT(Error(":0"), HasSubstr("more than one CDI spec of a folder"));
+}
+
+TEST_P(UnusableCdi, ADeviceThatOneSpecDeclaresTwice) {
+  Spec("/etc/cdi/a.yaml", "devices: [{name: '0'}, {name: '0'}]\n");
+  EXPECT_THAT(Error(":0"),
+              HasSubstr("the CDI spec /etc/cdi/a.yaml declares " + kind() + "=0 twice"));
+}
+
+TEST_P(UnusableCdi, TheLaterFoldersSpecIsTheOneThatCounts) {
+  Spec("/etc/cdi/a.yaml",
+       "devices: [{name: '0', containerEdits: {deviceNodes: [{path: /dev/gone}]}}]\n");
+  EXPECT_THAT(Error(":0"), HasSubstr("stale"));
+  Spec("/var/run/cdi/a.yaml", "devices: [{name: '0'}]\n");
+  EXPECT_THAT(ArgsOf(fixture_, vendor() + ":0"), ::testing::Contains(kind() + "=0"));
+}
+
+TEST_P(UnusableCdi, AStaleSpec) {
+  const std::string spec =
+      "devices:\n- name: '0'\n  containerEdits:\n    deviceNodes:\n"
+      "    - {path: /dev/gpu0}\n"
+      "    - {path: /dev/inside, hostPath: /dev/outside}\n"
+      "    - {path: /dev/numbered, type: c, major: 226, minor: 128}\n"
+      "- name: '1'\n"
+      "containerEdits:\n"
+      "  hooks: [{hookName: createContainer, path: /usr/bin/tool, args: [tool, /no/path]}]\n"
+      "  mounts:\n"
+      "  - {hostPath: /lib/driver.so.570.1, containerPath: /lib/driver.so, options: [ro, bind]}\n"
+      "  - {hostPath: tmpfs, containerPath: /scratch, type: tmpfs}\n";
+  Spec("/etc/cdi/a.yaml", spec);
+  const std::string stale = "the CDI spec /etc/cdi/a.yaml is stale: for " + kind();
+  EXPECT_THAT(Error(":0"),
+              HasSubstr(stale + "=0 it names /usr/bin/tool and 3 more, which this host"));
+  for (const char* path : {"/usr/bin/tool", "/lib/driver.so.570.1", "/dev/gpu0"})
+    fixture_.Node(path);
+  EXPECT_THAT(Error(":0"), HasSubstr(stale + "=0 it names /dev/outside, which this host"));
+  EXPECT_THAT(ArgsOf(fixture_, vendor() + ":1"), ::testing::Contains(kind() + "=1"));
+  fixture_.Node("/dev/outside");
+  EXPECT_THAT(ArgsOf(fixture_, vendor() + ":0"), ::testing::Contains(kind() + "=0"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Vendors, UnusableCdi, ::testing::ValuesIn(GPU_VENDORS),
+                         [](const auto& info) { return std::string(VendorName(info.param)); });
+
+TEST(Cdi, DetectionWarnsOfWhatCannotBePassed) {
+  FixtureHost fixture;
+  fixture.Write("/etc/cdi/a.yaml",
+                "kind: nvidia.com/gpu\ndevices: [{name: all, containerEdits: {mounts: [{hostPath: "
+                "/lib/libEGL_nvidia.so.570.1, containerPath: /x}]}}]\n");
+  EXPECT_THAT(DetectGpus(fixture.host()), SizeIs(1));
+  EXPECT_THAT(fixture.warnings, ElementsAre(HasSubstr("it names /lib/libEGL_nvidia.so.570.1")));
 }
 
 TEST(Cdi, ForeignFilesAndCommentsDoNotCount) {

@@ -193,11 +193,11 @@ TEST(Check, AnswersByItsStatus) {
 }
 
 // Runs `explain` with this text on stdin.
-Outcome Explain(const FixtureHost& fixture, const std::string& text) {
+Outcome Explain(FixtureHost& fixture, const std::string& text) {
   const std::string file = fixture.Real("/stdin");
   std::ofstream(file, std::ios::binary) << text;
   EXPECT_NE(std::freopen(file.c_str(), "r", stdin), nullptr);
-  return Smolvm({"explain"});
+  return Smolvm(fixture, {"explain"});
 }
 
 TEST(Explain, PrintsTheHintThatFits) {
@@ -208,6 +208,36 @@ TEST(Explain, PrintsTheHintThatFits) {
   const Outcome none = Explain(fixture, "Error: no such image\xff");
   EXPECT_EQ(none.status, 1);
   EXPECT_EQ(none.out, "");
+}
+
+TEST(Explain, SaysWhatTheSpecsSay) {
+  FixtureHost fixture;
+  fixture.Write("/etc/cdi/amd.yaml",
+                "cdiVersion: 0.6.0\nkind: amd.com/gpu\nannotations: {a: b}\ndevices:\n- name: '0'\n"
+                "  containerEdits: {env: [A=1], additionalGids: [44]}\n");
+  const auto explain = [&](const std::string& text) { return Explain(fixture, text).out; };
+  EXPECT_THAT(
+      explain("Error: setting up CDI devices: unresolvable CDI devices amd.com/gpu=0\n"),
+      AllOf(HasSubstr("the CDI spec /etc/cdi/amd.yaml (cdiVersion 0.6.0) has fields that CDI "
+                      "0.5.0 lacks: annotations, additionalGids"),
+            EndsWith(std::string(kCdiHint) + "\n")));
+  EXPECT_THAT(explain("Error: unresolvable CDI devices amd.com/gpu=1, intel.com/gpu=all."),
+              AllOf(HasSubstr("the CDI specs declare no device amd.com/gpu=1; they declare 0"),
+                    HasSubstr("no CDI spec declares intel.com/gpu (looked in /etc/cdi, ")));
+  // A path that only a spec tells to be a GPU's.
+  fixture.Write("/etc/cdi/intel.yaml",
+                "cdiVersion: 0.5.0\nkind: intel.com/gpu\ndevices:\n- name: '0'\n  containerEdits:\n"
+                "    mounts: [{hostPath: /srv/neo.so, containerPath: /neo.so}]\n");
+  const std::string gone =
+      "Error: crun: cannot stat `/srv/neo.so`: No such file or directory: OCI "
+      "runtime error\n";
+  EXPECT_THAT(explain(gone), AllOf(HasSubstr("the CDI spec /etc/cdi/intel.yaml is stale: for "
+                                             "intel.com/gpu=0 it names /srv/neo.so"),
+                                   EndsWith(std::string(kStaleHint) + "\n")));
+  fixture.Node("/srv/neo.so");
+  EXPECT_THAT(explain(gone), HasSubstr("podman's error is about /srv/neo.so, which the CDI spec "
+                                       "/etc/cdi/intel.yaml names for intel.com/gpu=0"));
+  EXPECT_EQ(explain("Error: crun: cannot stat `/srv/neo.so.2`: No such file or directory\n"), "");
 }
 
 TEST(RunPodman, PassesArgumentsAndStatus) {
@@ -242,9 +272,29 @@ TEST(RunPodman, ExplainsAGpuFailure) {
       "exit 126\n");
   const Outcome outcome = Smolvm(fixture, {"run", "amd", "--", "image"});
   EXPECT_EQ(outcome.status, 126);
-  EXPECT_THAT(outcome.err,
-              AllOf(HasSubstr("Error: unresolvable CDI devices amd.com/gpu=all\n\nsmolvm gpu: "),
-                    EndsWith(std::string(kCdiHint) + "\n")));
+  EXPECT_THAT(
+      outcome.err,
+      AllOf(HasSubstr("Error: unresolvable CDI devices amd.com/gpu=all\n\nsmolvm gpu: "),
+            HasSubstr("\npodman was given: --device amd.com/gpu=all --group-add keep-groups\n"),
+            EndsWith(std::string(kCdiHint) + "\n")));
+}
+
+// podman says only that a device is unresolvable; what was passed and what the spec says tells why.
+TEST(RunPodman, ExplainsByWhatWasPassed) {
+  FixtureHost fixture;
+  fixture.Write(
+      "/etc/cdi/nvidia.yaml",
+      "cdiVersion: 1.1.0\nkind: nvidia.com/gpu\ndevices:\n- name: all\n  containerEdits:\n"
+      "    netDevices: [{hostInterfaceName: eth0}]\n");
+  fixture.PodmanScript(
+      "[ $1 = run ] || exit 125\necho 'Error: setting up CDI devices: unresolvable' >&2\nexit "
+      "126\n");
+  const Outcome outcome = Smolvm(fixture, {"run", "nvidia", "--", "image"});
+  EXPECT_THAT(
+      outcome.err,
+      AllOf(HasSubstr("the CDI spec /etc/cdi/nvidia.yaml (cdiVersion 1.1.0) has fields that "
+                      "CDI 0.5.0 lacks: netDevices"),
+            HasSubstr("podman was given: --device nvidia.com/gpu=all ")));
 }
 
 TEST(RunPodman, ExplainsNothingElse) {

@@ -26,6 +26,33 @@ TEST(LaunchError, EachFailureGetsItsHint) {
       {"stat nvidia.com/gpu=all: no such file or directory", kCdiHint},
       {"stat amd.com/gpu=all: no such file or directory", kCdiHint},
       {"stat intel.com/gpu=0: no such file or directory", kCdiHint},
+      {"Error: crun: cannot stat `/usr/lib/x86_64-linux-gnu/libEGL_nvidia.so.570.1`: No such file "
+       "or "
+       "directory: OCI runtime attempted to invoke a command that was not found",
+       kStaleHint},
+      {"Error: runc: runc create failed: unable to start container process: error during container "
+       "init: error mounting \"/lib/firmware/nvidia/535.1\" to rootfs at "
+       "\"/lib/firmware/nvidia/535.1\": no such file or directory: OCI runtime attempted to invoke "
+       "a "
+       "command that was not found",
+       kStaleHint},
+      {"Error: setting up CDI devices: failed to inject devices: failed to stat CDI host device "
+       "\"/dev/dri/renderD129\": no such file or directory",
+       kStaleHint},
+      {"Error: stat /dev/kfd: no such file or directory", kStaleHint},
+      {"Error: crun: cannot stat `/opt/amdgpu/lib/libdrm_amdgpu.so.1`: No such file or directory: "
+       "OCI "
+       "runtime error",
+       kStaleHint},
+      {"Error: crun: cannot stat `/usr/lib/x86_64-linux-gnu/libze_intel_gpu.so.1`: No such file or "
+       "directory: OCI runtime error",
+       kStaleHint},
+      {"a warning\nError: crun: error executing hook `/usr/bin/nvidia-ctk` (exit code: 1): OCI "
+       "runtime "
+       "error",
+       kSpecHookHint},
+      {"Error: crun: error executing hook `/usr/bin/amd-ctk` (exit code: 1): OCI runtime error",
+       kSpecHookHint},
   };
   for (const auto& [text, hint] : cases) EXPECT_EQ(HintForLaunchError(text), hint) << text;
 }
@@ -36,8 +63,16 @@ TEST(LaunchError, TheOrderIsGroupsHookCdi) {
 }
 
 TEST(LaunchError, AnythingElseIsNoneOfOurs) {
-  for (const char* text : {"", "Error: no such image", "cdi", "nvidia-smi: not found",
-                           "Error: unknown flag: --gpus"}) {
+  for (const char* text :
+       {"", "Error: no such image", "cdi", "nvidia-smi: not found", "Error: unknown flag: --gpus",
+        // What a program says, and one that the image lacks.
+        "cannot open /usr/lib/libcuda.so.1: No such file or directory",
+        "Error: crun: executable file `nvidia-smi` not found in $PATH: No such file "
+        "or directory: OCI runtime attempted to invoke a command that was not found",
+        "Error: runc: runc create failed: unable to start container process: exec: "
+        "\"/usr/bin/nvidia-smi\": stat: executable file not found in $PATH",
+        "Error: crun: cannot stat `/srv/data`: No such file or directory: OCI "
+        "runtime error"}) {
     EXPECT_FALSE(HintForLaunchError(text)) << text;
     EXPECT_NO_THROW(check_gpu_error(text));
   }

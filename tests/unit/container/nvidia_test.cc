@@ -52,10 +52,12 @@ TEST(Nvidia, ACdiNameThatTheSpecLacksFailsBeforePodman) {
   EXPECT_THAT(ErrorOf(fixture, "nvidia"), HasSubstr("no device nvidia.com/gpu=all"));
 }
 
-TEST(Nvidia, ASpecThatNamesNoDevicesIsLeftToPodman) {
+// podman passes over such a spec, so that no other means may take its place in silence.
+TEST(Nvidia, ASpecThatNamesNoDevicesIsRefused) {
   FixtureHost fixture;
+  fixture.NvidiaNodes({0});
   fixture.Write("/etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\n");
-  EXPECT_EQ(DevicesOnly(ArgsOf(fixture, "nvidia:5"), "5"), (Words{"--device", "nvidia.com/gpu=5"}));
+  EXPECT_THAT(ErrorOf(fixture, "nvidia:5"), HasSubstr("declare no device at all"));
 }
 
 TEST(Nvidia, TheHookNeedsNoDevices) {

@@ -1,9 +1,13 @@
 // How the daemon starts, fails to start, and stops.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "tests/unit/server/daemon_fixture.h"
 
@@ -12,6 +16,12 @@ namespace {
 
 using StartTest = DaemonTest;
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 TEST_F(StartTest, SaysWhenItIsReady) {
   Start({"--memory-limit", "3K", "--emulation-memory", "64m"});
   EXPECT_NE(log_.find("event=ready listen=unix:" + socket_ + " backend=emulation"),
@@ -19,6 +29,65 @@ TEST_F(StartTest, SaysWhenItIsReady) {
       << log_;
   EXPECT_NE(log_.find("memory_limit=3072 emulation_memory=65536K gpus=unset"), std::string::npos)
       << log_;
+}
+
+// `limits` in KiB for ulimit, then the daemon; what it says and its status.
+std::pair<std::string, int> RunUnder(const std::string& limits, const std::string& options) {
+  FILE* pipe = popen(("(ulimit " + limits + "; exec " DAEMON " --worker " FAKE_WORKER " " +
+                      options + ") 2>&1 </dev/null")
+                         .c_str(),
+                     "re");
+  std::string text;
+  char bytes[4096];
+  while (const size_t got = fread(bytes, 1, sizeof bytes, pipe)) text.append(bytes, got);
+  const int status = pclose(pipe);
+  return {text, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)};
+}
+
+TEST_F(StartTest, TooLittleAddressSpaceIsToldInNumbers) {
+  if (kSanitized) GTEST_SKIP() << "skipped: a sanitizer's own memory is beyond any such limit";
+  const std::string options =
+      "--listen unix:" + socket_ + " --backend emulation --emulation-library good";
+  // Of the daemon itself, from where the system's loader can start it.
+  for (const char* kib : {"8000", "20000", "65000"}) {
+    const auto [text, status] = RunUnder(std::string("-v ") + kib, options);
+    EXPECT_EQ(status, 1) << text;
+    EXPECT_EQ(text,
+              std::string("smolvm-cuda-daemon: it needs 65536 KiB of address space; the address "
+                          "space is limited to ") +
+                  kib + " KiB here (ulimit -v)\n");
+  }
+  // Of its workers: the arena, and what else they reserve.
+  for (const char* kib : {"65536", "200000", "1400000", "4000000", "67108864", "68400000"}) {
+    const auto [text, status] = RunUnder(std::string("-v ") + kib, options);
+    EXPECT_EQ(status, 1) << text;
+    EXPECT_THAT(
+        text, testing::MatchesRegex(
+                  "smolvm-cuda-daemon: a worker with the emulation device \\(of 1024 MiB\\) needs "
+                  "[0-9]+ KiB of address space; the address space is limited to " +
+                  std::string(kib) + " KiB here \\(ulimit -v\\)\n"));
+  }
+}
+
+TEST_F(StartTest, ALogThatMayNotGrowEndsNothing) {
+  const std::string log = folder_ + "/log";
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 2000;
+  setrlimit(RLIMIT_FSIZE, &small);
+  setenv("SMOLVM_CUDA_LOG_FILE", log.c_str(), 1);
+  Launch({"--listen", "unix:" + socket_, "--backend", "emulation", "--emulation-library", "good",
+          "--log-level", "debug"});
+  unsetenv("SMOLVM_CUDA_LOG_FILE");
+  setrlimit(RLIMIT_FSIZE, &before);
+  for (int i = 0; i < 3000 && !std::filesystem::exists(socket_); ++i) usleep(10000);
+  for (int guest = 0; guest < 20; ++guest) {
+    EXPECT_EQ(ConnectAndGreet()->Ask(kFakeEcho, "still here"), "still here");
+  }
+  EXPECT_EQ(std::filesystem::file_size(log), 2000u);
+  Signal(SIGTERM);
+  EXPECT_EQ(AwaitExit(), 0);
 }
 
 TEST_F(StartTest, TellsTheServiceManager) {
