@@ -31,8 +31,8 @@ class GpuConfigError : public std::runtime_error {
   std::string hint_;
 };
 
-// The hint that fits what podman, or the OCI runtime through it, wrote to stderr; nullopt when it does
-// not look like a GPU matter. What the host's CDI specs say of it: container/explain.h.
+// The hint that fits what podman, or the OCI runtime through it, wrote to stderr; nullopt when it
+// does not look like a GPU matter. What the host's CDI specs say of it: container/explain.h.
 std::optional<std::string_view> HintForLaunchError(std::string_view podman_stderr);
 
 // Throws GpuConfigError when `podman_stderr` looks like a failure to hand over GPUs; the message

@@ -78,7 +78,10 @@ std::unique_ptr<Backend> LoadDriver(const WorkerOptions& options, const BackendP
     setenv("CUDA_VISIBLE_DEVICES", options.gpus.c_str(), 1);
   }
   auto backend = LoadBackend(options.driver, policy, error);
-  if (backend == nullptr) *error += AddressSpaceNote();
+  // Drivers reserve much; one that is not there at all has not tried.
+  if (backend == nullptr && error->find("No such file") == std::string::npos) {
+    *error += AddressSpaceNote();
+  }
   return backend;
 }
 
