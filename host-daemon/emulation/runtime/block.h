@@ -36,8 +36,8 @@ inline constexpr uint32_t kMaxWarps =
 inline constexpr uint32_t kBarriers = 16;               // PTX ISA, barrier{.cta}
 inline constexpr uint32_t kClusterBarrier = kBarriers;  // barrier.cluster, of the one-block cluster
 
-// A lane that spins has looked kSpinsBeforeYield times. Often enough to be no slower than a GPU's,
-// seldom enough that a warp of 32 shuffles at half its speed beside 31 that spin.
+// After so many rounds lanes that spin run beside lanes that work. Seldom, since each look costs as
+// much as a wait, and often 31 warps spin until one has done its work.
 inline constexpr uint32_t kRoundsOfASpinner = 64;
 
 enum class WarpOp : uint32_t { kSync, kShuffle, kVote, kMatchAny, kMatchAll, kRedux, kElect };

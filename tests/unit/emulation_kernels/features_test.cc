@@ -126,6 +126,19 @@ TEST_F(FeatureTest, VolatileAndFences) {
     ASSERT_EQ(out[turn], message) << turn;
 }
 
+// More of it, compiled by nvcc, in emulation_order_test.
+TEST_F(FeatureTest, WarpsTakeTurns) {
+  LoadFile("turns.ptx");
+  constexpr uint32_t kRounds = 20;
+  for (const uint32_t warps : {1u, 2u, 3u, 4u, 8u, 32u}) {
+    const uint32_t threads = 32 * warps;
+    uint32_t* out = Zeroes<uint32_t>(kRounds * threads);
+    ASSERT_EQ(Run("turns", 1, threads, Params().Add(out).Add(kRounds)), CUDA_SUCCESS);
+    for (uint32_t i = 0; i < kRounds * threads; ++i)
+      ASSERT_EQ(out[i], i / threads) << warps << " warps, thread " << i % threads;
+  }
+}
+
 TEST_F(FeatureTest, Alloca) {
   LoadFile("alloca.ptx");
   uint32_t* out = Zeroes<uint32_t>(kThreads);

@@ -1,62 +1,27 @@
 // CUDA C++ through nvcc: tests/conformance/kernels/features.cu, one kernel per feature, against
 // host C++.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <numeric>
 #include <random>
-#include <sstream>
 
+#include "tests/unit/emulation_runtime/cuda_source.h"
 #include "tests/unit/emulation_runtime/program_fixture.h"
 
 namespace smolvm::emulation {
 namespace {
 
-// The PTX of features.cu; "" when there is no nvcc, with the reason in *why.
-const std::string& FeaturesPtx(std::string* why) {
-  static std::string problem;
-  static const std::string text = [] {
-    std::string nvcc = "/usr/local/cuda/bin/nvcc";
-    if (const char* home = getenv("CUDA_HOME")) nvcc = std::string(home) + "/bin/nvcc";
-    if (access(nvcc.c_str(), X_OK) != 0) {
-      problem =
-          "no nvcc at " + nvcc + " (set CUDA_HOME): programs compiled from CUDA C++ are NOT tested";
-      return std::string();
-    }
-    char directory[] = "/tmp/emulation-conformance-XXXXXX";
-    if (mkdtemp(directory) == nullptr) abort();
-    const std::string out = std::string(directory) + "/features.ptx";
-    const std::string command = nvcc +
-                                " -std=c++17 -ptx -arch=compute_90 " SMOLVM_SOURCE_DIR
-                                "/tests/conformance/kernels/features.cu -o " +
-                                out + " 2>" + directory + "/log";
-    const int status = system(command.c_str());
-    std::ifstream file(status == 0 ? out : std::string(directory) + "/log");
-    std::stringstream contents;
-    contents << file.rdbuf();
-    std::filesystem::remove_all(directory);
-    if (status != 0) problem = "FAILED: " + contents.str();
-    return status == 0 ? contents.str() : std::string();
-  }();
-  *why = problem;
-  return text;
-}
-
 class Conformance : public ProgramTest {
  protected:
   void SetUp() override {
-    std::string why;
-    const std::string& ptx = FeaturesPtx(&why);
-    if (ptx.empty()) {
-      ASSERT_FALSE(why.starts_with("FAILED")) << why;
-      GTEST_SKIP() << why;
+    static const CompiledCuda source = CompileCuda("features.cu");
+    if (source.ptx.empty()) {
+      ASSERT_FALSE(source.failed) << source.problem;
+      GTEST_SKIP() << source.problem;
     }
-    ASSERT_EQ(Load(ptx), "");
+    ASSERT_EQ(Load(source.ptx), "");
   }
   template <typename T>
   T* Zeroes(size_t count) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <numeric>
@@ -228,6 +229,55 @@ TEST_F(Scheduler, ExitedLanesAreNotWaitedFor) {
                 1, 32),
             CUDA_SUCCESS);
   for (uint32_t i = 0; i < 20; ++i) EXPECT_EQ(out[i], 0xfffffu);
+}
+
+// What warps read before a wait, warp 0 may overwrite behind it.
+TEST_F(Scheduler, WarpsTakeTurnsOneWaitEach) {
+  for (const uint32_t warps : {1u, 2u, 3u, 4u, 8u, 32u}) {
+    const uint32_t threads = std::min(32 * warps, kMany / 32 * 32);
+    uint32_t* out = Words(threads);
+    params_ = {out};
+    ASSERT_EQ(Run(
+                  [](ThreadContext* t) {
+                    auto* word =
+                        reinterpret_cast<volatile uint32_t*>(t->block_context->shared_base);
+                    if (Linear(t) == 0) *word = 0;
+                    BarSync(t);
+                    for (uint32_t round = 0; round < 10; ++round) {
+                      const uint32_t seen = *word;
+                      Shfl(t, ShuffleMode::kBfly, ~0u, 0, 1, 31);
+                      if (Linear(t) == 0) *word = seen + 1;
+                      Call<Helper::kVote, uint32_t>(t, 3u, ~0u, 1u);
+                      Param<uint32_t>(t)[Linear(t)] += seen == round;
+                    }
+                  },
+                  1, threads, true, 4),
+              CUDA_SUCCESS);
+    for (uint32_t i = 0; i < threads; ++i) ASSERT_EQ(out[i], 10u) << warps << " warps, " << i;
+  }
+}
+
+// A lane that spins runs again although another never waits for it: the other's loop has no yield.
+TEST_F(Scheduler, SpinnersRunBesideWarpsThatDoNotStop) {
+  uint32_t* out = Words(2);
+  params_ = {out};
+  ASSERT_EQ(Run(
+                [](ThreadContext* t) {
+                  std::atomic_ref request(Param<uint32_t>(t)[0]), reply(Param<uint32_t>(t)[1]);
+                  if (t->warp == 0) {
+                    request.store(1);
+                    for (int i = 0; i < 1000 && reply.load() == 0; ++i)
+                      Shfl(t, ShuffleMode::kBfly, ~0u, 0, 1, 31);
+                    if (reply.load() == 1 && t->lane == 0) reply.store(2);
+                  } else if (t->lane == 0) {
+                    while (request.load() == 0) Call<Helper::kYield, void>(t);
+                    Call<Helper::kYield, void>(t);
+                    reply.store(1);
+                  }
+                },
+                1, 64),
+            CUDA_SUCCESS);
+  EXPECT_EQ(out[1], 2u);
 }
 
 TEST_F(Scheduler, ActiveMaskGathersWhoIsThere) {
