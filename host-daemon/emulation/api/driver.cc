@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 
+#include "protocol/api/values.h"
 #include "protocol/gen/exports/unsupported.h"
 #include "protocol/log/log.h"
 
@@ -87,7 +88,7 @@ CUresult Ready() {
 }
 
 CUresult Initialise(unsigned flags) {
-  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = api::check::cuInit(flags); result != CUDA_SUCCESS) return result;
   if (forked.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_INITIALIZED;
   if (InHostCallback()) return CUDA_ERROR_NOT_PERMITTED;
   if (driver.load(std::memory_order_acquire) != nullptr) return CUDA_SUCCESS;

@@ -26,7 +26,8 @@ CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags) {
   SMOLVM_ENTER();
   // CU_EVENT_RECORD_EXTERNAL means something only while a stream is captured; documented: an error
   // elsewhere.
-  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuEventRecordWithFlags(flags));
+  SMOLVM_RETURN_IF_ERROR(api::refuse::cuEventRecordWithFlags(flags));
   std::shared_ptr<Event> event;
   SMOLVM_RETURN_IF_ERROR(FindEvent(handle, &event));
   std::shared_ptr<Stream> stream;

@@ -43,7 +43,6 @@ CUresult GetFunctionAttribute(const KernelInfo& info, const FunctionSettings& se
       return CUDA_SUCCESS;
     default:
       // Cache modes and clusters: there are none.
-      if (attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
       *value = 0;
       return CUDA_SUCCESS;
   }

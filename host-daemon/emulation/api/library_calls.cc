@@ -203,6 +203,7 @@ SMOLVM_API cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUke
                                 CUdevice device) {
   SMOLVM_ENTER();
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuKernelGetAttribute(attribute));
   std::shared_ptr<Kernel> kernel;
   std::shared_ptr<Library> library;
   SMOLVM_RETURN_IF_ERROR(FindKernel(handle, &kernel, &library));

@@ -177,6 +177,7 @@ SMOLVM_API cuFuncLoad(CUfunction handle) {
 SMOLVM_API cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle) {
   SMOLVM_ENTER();
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SMOLVM_RETURN_IF_ERROR(api::check::cuFuncGetAttribute(attribute));
   std::shared_ptr<Function> function;
   SMOLVM_RETURN_IF_ERROR(FindFunction(handle, &function));
   return GetFunctionAttribute(function->info(), function->settings, attribute, value);

@@ -50,6 +50,8 @@ TEST_F(Refusals, TheProgramsLogSaysWhy) {
   for (const std::string& log : {LogOf({}), LogOf(kNatively)}) {
     EXPECT_THAT(log, ContainsRegex("event=module_refused result=209 reason=.*-gencode"));
     EXPECT_THAT(log, ContainsRegex("event=module_refused result=218 reason=.*line 5: 'bar.sync'"));
+    EXPECT_THAT(log, ContainsRegex("event=module_refused result=200 reason=.....*"));
+    EXPECT_THAT(log, ContainsRegex("event=link_refused result=218 reason=.*line 5: 'bar.sync'"));
   }
 }
 

@@ -80,6 +80,16 @@ COMMAND(refused_unheard) {
   CUlibrary library = nullptr;
   WANT(209, cuModuleLoadData(&module, &sass));
   WANT(218, cuLibraryLoadData(&library, kWrongPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  static const char kNothing[64] = {1};
+  WANT(200, cuModuleLoadData(&module, kNothing));
+  CUlinkState link = nullptr;
+  void* image = nullptr;
+  size_t bytes = 0;
+  OK(cuLinkCreate(0, nullptr, nullptr, &link));
+  CUresult linked = cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kWrongPtx),
+                                  sizeof kWrongPtx, "wrong", 0, nullptr, nullptr);
+  if (linked == CUDA_SUCCESS) linked = cuLinkComplete(link, &image, &bytes);
+  WANT(218, linked);
 }
 
 COMMAND(occupancy) {
