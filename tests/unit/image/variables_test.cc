@@ -32,7 +32,7 @@ TEST(PtxVariables, AreCountedByTheirTypes) {
   ExpectBytes(".global .u16 a[100], b[50], c;", 302, 3);
   ExpectBytes(".global .b8 text[] = {72, 105, 0};", 3);
   ExpectBytes(".weak .global .b128 wide[2];", 32);
-  ExpectBytes(".global .texref picture;", 1);
+  ExpectBytes(".global .texref picture;", 64);
   ExpectBytes(".global .u64 pointers[2] = {a, generic(b)+4};", 16);
   ExpectBytes("// .global .b8 no[4096];\n/* .global .b8 no[4096]; */ .global .u8 yes;", 1);
 }
