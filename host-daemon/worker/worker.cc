@@ -103,6 +103,10 @@ std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, BackendPoli
     *error = "--gpus " + options.gpus + ": the emulation device is device 0, and the only one";
     return nullptr;
   }
+  // Why a module or a kernel was refused is said in the library, and belongs into the daemon's log;
+  // its "info" is a line for each kernel.
+  const bool has_most = options.log_level == "info";
+  setenv("SMOLVM_CUDA_LOG", has_most ? "warn" : options.log_level.c_str(), 0);
   // Chosen above: what the daemon's environment says is about real GPUs.
   unsetenv("CUDA_VISIBLE_DEVICES");
   SetUnlessEmpty("SMOLVM_CUDA_EMULATION_MEMORY", options.emulation_memory);

@@ -70,6 +70,19 @@ std::string Line(Level level, std::string_view event_and_fields) {
                      getpid(), event_and_fields);
 }
 
+// A library in a worker says what its guest makes it say, and must not fill the daemon's log.
+enum class Room { kLine, kLastLine, kNone };
+Room RoomForGuest() {
+  constexpr int kMostLines = 500;
+  static std::atomic<int> lines{0};
+  const bool is_library = std::string_view(g_component.load()) == "cuda";
+  if (!is_library || getenv("SMOLVM_CUDA_LOG_FD") == nullptr) return Room::kLine;
+  if (lines.load(std::memory_order_relaxed) > kMostLines) return Room::kNone;
+  const int before = lines.fetch_add(1, std::memory_order_relaxed);
+  if (before == kMostLines) return Room::kLastLine;
+  return before < kMostLines ? Room::kLine : Room::kNone;
+}
+
 // The environment's level, once; whoever has set a level that is none has asked for lines, and gets
 // one that says so.
 Level ThresholdFromEnvironment() {
@@ -111,7 +124,11 @@ void SetComponent(const char* component) { g_component.store(component); }
 
 void Write(Level level, std::string_view event_and_fields) {
   if (level > Threshold() || level == Level::kOff) return;
-  WriteOut(Line(level, event_and_fields));
+  const Room room = RoomForGuest();
+  if (room == Room::kNone) return;
+  WriteOut(room == Room::kLine
+               ? Line(level, event_and_fields)
+               : Line(Level::kWarn, "event=log_full reason=\"many lines of one guest\""));
 }
 
 std::string Quote(std::string_view value) {

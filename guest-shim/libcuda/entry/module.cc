@@ -38,6 +38,11 @@ CUresult RefusedHere(const JitOptions& options) {
   return Refused(CUDA_ERROR_INVALID_IMAGE, kNoImage);
 }
 
+// Of a module that was loaded: which of its kernels cannot run.
+void TellOfKernels(const std::string& error_log) {
+  if (!error_log.empty()) JitOptions::LogRefusal("kernels_refused", CUDA_SUCCESS, error_log);
+}
+
 CUresult LoadModule(uint32_t variant, CUmodule* module, const void* image, unsigned count,
                     CUjit_option* keys, void** values) {
   if (!module || !image) return CUDA_ERROR_INVALID_VALUE;
@@ -54,6 +59,7 @@ CUresult LoadModule(uint32_t variant, CUmodule* module, const void* image, unsig
     return result;
   options.Store(reply.info_log, reply.error_log, reply.wall_time_ms);
   if (reply.status != CUDA_SUCCESS) return Refused(reply.status, reply.error_log);
+  TellOfKernels(reply.error_log);
   *module = reinterpret_cast<CUmodule>(reply.module);
   return CUDA_SUCCESS;
 }
@@ -85,6 +91,7 @@ CUresult LoadLibrary(uint32_t variant, CUlibrary* library, const void* code, uns
     return result;
   options.Store(reply.info_log, reply.error_log, reply.wall_time_ms);
   if (reply.status != CUDA_SUCCESS) return Refused(reply.status, reply.error_log);
+  TellOfKernels(reply.error_log);
   *library = reinterpret_cast<CUlibrary>(reply.library);
   return CUDA_SUCCESS;
 }

@@ -36,11 +36,12 @@ TEST(MemoryLimit, HoldsForWhateverTakesMemory) {
 
 class Refusals : public Remoting {
  protected:
-  static std::string LogOf(std::vector<std::string> environment) {
+  static std::string LogOf(std::vector<std::string> environment,
+                           const std::string& command = "refused_unheard") {
     const Folder folder;
     environment.insert(environment.end(),
                        {"SMOLVM_CUDA_LOG=error", "SMOLVM_CUDA_LOG_FILE=" + folder / "guest.log"});
-    Run({"refused_unheard"}, environment);
+    Run({command}, environment);
     return Contents(folder / "guest.log");
   }
 };
@@ -53,6 +54,16 @@ TEST_F(Refusals, TheProgramsLogSaysWhy) {
     EXPECT_THAT(log, ContainsRegex("event=module_refused result=200 reason=.....*"));
     EXPECT_THAT(log, ContainsRegex("event=link_refused result=218 reason=.*line 5: 'bar.sync'"));
   }
+}
+
+// The daemon's log too: who looks there has no program to ask.
+TEST_F(Refusals, OfAKernelAreLoggedOnBothSidesByName) {
+  EXPECT_THAT(LogOf({}, "kernel_refused"),
+              ContainsRegex("event=kernels_refused .*kernel 'k'.*cudaDeviceSynchronize"));
+  const std::string reason =
+      "event=kernel_refused kernel=k reason=.*unresolved extern function `cudaDeviceSynchronize`";
+  EXPECT_THAT(LogOf(kNatively, "kernel_refused"), ContainsRegex(reason));
+  EXPECT_THAT(daemon().log(), ContainsRegex(reason));
 }
 
 TEST_F(Refusals, AnUnknownLogLevelIsToldNativelyToo) {

@@ -43,6 +43,11 @@ static_assert(sizeof(SassOnly) == 16 + 64 + 64);
 constexpr char kWrongPtx[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() {\n  bar.sync 16;\n}\n";
 
+constexpr char kCallsNobody[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".extern .func (.param .b32 r) cudaDeviceSynchronize();\n"
+    ".visible .entry k() {\n  .param .b32 r;\n  call (r), cudaDeviceSynchronize, ();\n  ret;\n}\n";
+
 }  // namespace
 
 // Both loaders say why, in the buffer that CUDA has for it.
@@ -90,6 +95,22 @@ COMMAND(refused_unheard) {
                                   sizeof kWrongPtx, "wrong", 0, nullptr, nullptr);
   if (linked == CUDA_SUCCESS) linked = cuLinkComplete(link, &image, &bytes);
   WANT(218, linked);
+}
+
+// The module loads; one kernel of it calls what only a GPU's own runtime has.
+COMMAND(kernel_refused) {
+  Start();
+  CUmodule module = nullptr;
+  char text[1024] = {};
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {text, reinterpret_cast<void*>(sizeof text)};
+  OK(cuModuleLoadDataEx(&module, kCallsNobody, 2, options, values));
+  CHECK(strstr(text, "kernel 'k' cannot run") != nullptr);
+  CHECK(strstr(text, "cudaDeviceSynchronize") != nullptr);
+  CUfunction function = nullptr;
+  OK(cuModuleGetFunction(&function, module, "k"));
+  WANT(CUDA_ERROR_NOT_SUPPORTED, cuFuncLoad(function));
+  WANT(CUDA_ERROR_NOT_SUPPORTED, cuFuncLoad(function));
 }
 
 COMMAND(occupancy) {
