@@ -83,6 +83,8 @@ std::string_view ShapeOf(const Instruction& i) {
     case Opcode::kApplypriority:
     case Opcode::kDiscard:
       return "ai";
+    case Opcode::kCreatepolicy:
+      return "t*";
     case Opcode::kIsspacep:
       return "px";
     case Opcode::kCvta:

@@ -25,7 +25,7 @@ class InstructionVerifier {
     if (i_.operands.size() < info_.least_operands || i_.operands.size() > info_.most_operands) {
       return Text() + ": wrong number of operands";
     }
-    if (!OptionsFit()) return Text() + ": wrong number of operands for its modifiers";
+    if (!OptionsFit()) return Text() + ": its operands are not those of its modifiers";
     if (!HasItsTypes()) return Text() + ": a type is missing";
     if (!CheckSecondDestination()) return Text() + ": '|' has no place here";
     if (i_.opcode == Opcode::kCall) return CheckCall();

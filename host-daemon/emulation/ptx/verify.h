@@ -1,8 +1,8 @@
 // Checks that make a module safe to translate. Parse() and Link() have run them.
 //
 // Of every instruction:
-//   - the number of operands is the opcode's (opcodes.def); those that must have two types have
-//   them;
+//   - the number of operands is the opcode's (opcodes.def), with those that a modifier asks for and
+//   no others; those that must have two types have them;
 //   - a destination is a register, "_", or a vector of these; "p|q" stands only where it may;
 //   - guards, and operands that the ISA makes predicates, are predicate registers (sources also
 //   immediates), and only

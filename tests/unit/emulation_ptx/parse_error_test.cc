@@ -95,6 +95,8 @@ TEST(ParseError, VerifiesOperands) {
       "cp.async.ca.global.shared [%rd1], [%rd2], 16;",
       "cp.async.shared.global [%rd1], [%rd2], 16;",
       "cp.async.ca.shared.global.L2::cache_hint [%rd1], [%rd2], 16;",
+      "createpolicy.fractional.L2::evict_last.b64 %r1, 0.5;",
+      "createpolicy.fractional.L2::evict_last.b64 %p1;",
       // Operands that a modifier asks for.
       "setp.eq.u32 %p1, %r1, %r2, %p2;",
       "setp.eq.and.u32 %p1, %r1, %r2;",
