@@ -179,9 +179,10 @@ TEST_F(Linking, BadArgumentsAreRefusedHere) {
   EXPECT_EQ(cuLinkCreate_v2(0, nullptr, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuLinkCreate_v2(2, nullptr, nullptr, &state), CUDA_ERROR_INVALID_VALUE);
   CUjit_option key = CU_JIT_GLOBAL_SYMBOL_NAMES;
-  void* value = nullptr;
-  EXPECT_EQ(cuLinkCreate_v2(1, &key, &value, &state), CUDA_ERROR_NOT_SUPPORTED);
   char text[] = "x";
+  void* value = text;  // an address; NULL is an empty list
+  EXPECT_EQ(cuLinkCreate_v2(1, &key, &value, &state), CUDA_ERROR_NOT_SUPPORTED);
+  value = nullptr;
   for (const CUjit_option output : {CU_JIT_WALL_TIME, CU_JIT_TARGET, CU_JIT_INFO_LOG_BUFFER}) {
     key = output;
     EXPECT_EQ(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, text, 1, nullptr, 1, &key, &value),
