@@ -110,13 +110,12 @@ LaunchResult LaunchAndWatch(const std::vector<std::string>& argv) {
   if (pipe2(errors, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category());
   SignalForwarding forwarding;
   int error = 0;
-  const pid_t child = Spawn(
-      argv,
-      [&] {
-        forwarding.Restore();
-        dup2(errors[1], STDERR_FILENO);
-      },
-      error);
+  const pid_t child = StartChild(argv[0], argv,
+                                 {.input = ChildOptions::kInherit,
+                                  .error = errors[1],
+                                  .default_signals = false,
+                                  .prepare = [&] { forwarding.Restore(); }},
+                                 &error);
   close(errors[1]);
   if (child < 0) {
     close(errors[0]);

@@ -3,13 +3,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+
+#include "protocol/base/child.h"
 
 namespace smolvm::gpu {
 namespace {
@@ -53,27 +54,6 @@ bool AwaitEnd(pid_t child, int fd, Clock::time_point deadline, std::size_t limit
   }
 }
 
-// Starts the program with nothing but `out` to write to; 0 or an errno. posix_spawn rather than
-// fork: on some hosts the copy of the page tables is most of what this whole command takes.
-int SpawnForOutput(const std::vector<std::string>& argv, int out, pid_t* child) {
-  std::vector<char*> words;
-  words.reserve(argv.size() + 1);
-  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDWR, 0);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_RDWR, 0);
-  posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a group of its own
-  const int error = posix_spawnp(child, words[0], &files, &attributes, words.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  return error;
-}
-
 ProgramOutput CouldNotStart(int error) {
   ProgramOutput out;
   out.end = error == ENOENT ? ProgramOutput::End::kNotFound : ProgramOutput::End::kFailed;
@@ -97,50 +77,18 @@ bool ChildEnd::WaitWith(int fd, int timeout_ms) const {
   return poll(both, 2, capped ? kLookAgainMs : timeout_ms) > 0 && both[0].revents != 0;
 }
 
-pid_t Spawn(const std::vector<std::string>& argv, const std::function<void()>& prepare,
-            int& error) {
-  std::vector<char*> words;
-  words.reserve(argv.size() + 1);
-  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  int report[2];  // carries exec's errno; exec itself closes it
-  if (pipe2(report, O_CLOEXEC) != 0) {
-    error = errno;
-    return -1;
-  }
-  const pid_t child = fork();
-  if (child == 0) {
-    prepare();
-    execvp(words[0], words.data());
-    const int failure = errno;
-    [[maybe_unused]] const ssize_t n = write(report[1], &failure, sizeof(failure));
-    _exit(127);
-  }
-  error = child < 0 ? errno : 0;
-  close(report[1]);
-  if (child > 0) {
-    ssize_t n = 0;
-    do {
-      n = read(report[0], &error, sizeof(error));
-    } while (n < 0 && errno == EINTR);
-    if (n != sizeof(error)) error = 0;
-    if (error != 0) waitpid(child, nullptr, 0);
-  }
-  close(report[0]);
-  return error == 0 ? child : -1;
-}
-
 ProgramOutput RunForOutput(const std::vector<std::string>& argv, std::chrono::milliseconds limit,
                            std::size_t limit_bytes) {
   int pipe[2];
   if (pipe2(pipe, O_CLOEXEC) != 0) return CouldNotStart(errno);
-  pid_t child = -1;
-  const int error = SpawnForOutput(argv, pipe[1], &child);
+  int error = 0;
+  const pid_t child = StartChild(
+      argv[0], argv, {.output = pipe[1], .error = ChildOptions::kNull, .own_group = true}, &error);
   close(pipe[1]);
   ProgramOutput out;
   int wait_status = 0;
   fcntl(pipe[0], F_SETFL, O_NONBLOCK);
-  if (error != 0) {
+  if (child < 0) {
     out = CouldNotStart(error);
   } else if (!AwaitEnd(child, pipe[0], Clock::now() + limit, limit_bytes, out, wait_status)) {
     kill(-child, SIGKILL);

@@ -4,16 +4,10 @@
 
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
 namespace smolvm::gpu {
-
-// Starts argv[0] (looked up in PATH) in a child process. `prepare` runs in the child before that
-// and may make async-signal-safe calls only. Returns the child, or -1 with `error` set to the errno
-// of what failed, the program's absence included; no child is left then.
-pid_t Spawn(const std::vector<std::string>& argv, const std::function<void()>& prepare, int& error);
 
 // Lets a poll end when a child process does.
 // *Threads*: one.

@@ -15,11 +15,11 @@
 
 #include "host-daemon/server/greeting.h"
 #include "host-daemon/server/listener.h"
-#include "host-daemon/server/log_limit.h"
 #include "host-daemon/server/notify.h"
 #include "host-daemon/server/vsock_device.h"
 #include "host-daemon/server/worker_pool.h"
 #include "protocol/api/session.wire.h"
+#include "protocol/base/log_limit.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::server {
@@ -60,7 +60,7 @@ class Daemon {
   asio::signal_set signals_;
   asio::signal_set children_;
   asio::steady_timer drain_limit_;
-  LogLimit refusals_;
+  LogLimit refusals_{kLogBurst, kLogLinesPerSecond};
   WorkerPool pool_;
   Greetings greetings_;
   std::vector<std::unique_ptr<Listener>> listeners_;

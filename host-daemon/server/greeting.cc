@@ -4,7 +4,7 @@
 #include <boost/asio/read.hpp>
 #include <utility>
 
-#include "host-daemon/server/log_limit.h"
+#include "protocol/base/log_limit.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::server {
@@ -68,7 +68,7 @@ void Greetings::Finish(const std::shared_ptr<Greeting>& greeting) {
 
 void Greetings::Drop(const std::shared_ptr<Greeting>& greeting, const char* reason) {
   if (greeting->over) return;
-  static LogLimit limit;
+  static LogLimit limit(kLogBurst, kLogLinesPerSecond);
   if (limit.Allow()) {
     log::Warn("event=connection_dropped {} reason={} not_logged={}", greeting->from,
               log::Quote(reason), limit.TakeSuppressed());

@@ -15,6 +15,9 @@
 
 namespace smolvm::server {
 
+// Of what a guest can cause the daemon to log: twenty lines at once, and two a second.
+inline constexpr double kLogBurst = 20, kLogLinesPerSecond = 2;
+
 // A connection that has said hello.
 struct Guest {
   int fd = -1;        // the receiver's to close

@@ -12,7 +12,7 @@
 
 #include "host-daemon/vsock/flow.h"
 #include "host-daemon/vsock/packet.h"
-#include "host-daemon/vsock/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::vsock {
 

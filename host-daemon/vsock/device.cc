@@ -243,7 +243,7 @@ void Device::DropFrontEnd(const std::string& reason) {
   front_end_.reset();
   OnMemory();
   RemoveFromEpoll(front_end_socket_.get());
-  front_end_socket_.Reset();
+  front_end_socket_.reset();
   if (config_.once && (spoke_ || failed_)) {
     ended_ = true;
   } else if (!AddToEpoll(listener_.get(), EPOLLIN, kListener)) {

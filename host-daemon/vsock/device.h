@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "host-daemon/vsock/guest_memory.h"
-#include "host-daemon/vsock/log_limit.h"
 #include "host-daemon/vsock/mux.h"
-#include "host-daemon/vsock/unique_fd.h"
 #include "host-daemon/vsock/vhost_user.h"
 #include "host-daemon/vsock/vhost_user_socket.h"
+#include "protocol/base/log_limit.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::vsock {
 
@@ -103,7 +103,7 @@ class Device : private FrontEnd::Observer, private SocketWatcher {
   bool failed_ = false;
   bool memory_seen_ = false;        // the guest has written to a ring of this front end
   uint64_t kicks_for_nothing_ = 0;  // since a ring was started, while it has not
-  LogLimit log_limit_;
+  LogLimit log_limit_{kLogBurst, kLogLinesPerSecond};
   std::unique_ptr<FrontEnd> front_end_;
   Mux mux_;
 

@@ -18,15 +18,15 @@
 #include <vector>
 
 #include "host-daemon/vsock/device.h"
-#include "host-daemon/vsock/log_limit.h"
 #include "host-daemon/worker/sandbox.h"
+#include "protocol/base/log_limit.h"
 #include "protocol/log/log.h"
 
 namespace {
 
+using smolvm::UniqueFd;
 using smolvm::vsock::Device;
 using smolvm::vsock::DeviceConfig;
-using smolvm::vsock::UniqueFd;
 namespace log = smolvm::log;
 
 struct Options {
@@ -35,7 +35,7 @@ struct Options {
   std::string uds_prefix;
 };
 
-smolvm::vsock::LogLimit g_log_limit;
+smolvm::LogLimit g_log_limit(smolvm::vsock::kLogBurst, smolvm::vsock::kLogLinesPerSecond);
 
 // PORT=unix:PATH. Throws CLI::ValidationError.
 void AddForward(const std::string& text, Options* options) {
@@ -66,7 +66,7 @@ int ConnectUnix(const std::string& path) {
   if (!fd || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     return -1;
   }
-  return fd.Release();
+  return fd.release();
 }
 
 int HandleConnect(const Options& options, uint32_t guest_port, uint32_t host_port) {

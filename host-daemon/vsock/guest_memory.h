@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "host-daemon/vsock/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::vsock {
 

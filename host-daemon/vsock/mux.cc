@@ -185,7 +185,7 @@ void Mux::Detach(Connection* c) {
 void Mux::CloseSocket(Connection* c) {
   if (c->fd() < 0) return;
   watcher_->Unwatch(c->fd());
-  c->TakeFd().Reset();
+  c->TakeFd().reset();
 }
 
 void Mux::Erase(Connection* c) {

@@ -19,13 +19,15 @@
 #include <unordered_set>
 
 #include "host-daemon/vsock/connection.h"
-#include "host-daemon/vsock/log_limit.h"
 #include "host-daemon/vsock/packet.h"
 #include "host-daemon/vsock/virtqueue.h"
+#include "protocol/base/log_limit.h"
 
 namespace smolvm::vsock {
 
 inline constexpr size_t kMaxResets = 1024;
+// Of what a guest can cause a device to log: ten lines at once, and one every six seconds.
+inline constexpr double kLogBurst = 10, kLogLinesPerSecond = 1.0 / 6;
 
 // The guest connected from `guest_port` to `host_port`: returns a stream socket that is relayed
 // (and closed) by the device, or -1, upon which the guest sees its connection refused. Runs on the
@@ -112,7 +114,7 @@ class Mux {
   std::unordered_set<uint64_t> stalled_;
   std::deque<Header> resets_;
   bool tx_paused_ = false;  // because resets_ is full
-  LogLimit log_limit_;
+  LogLimit log_limit_{kLogBurst, kLogLinesPerSecond};
   uint64_t next_id_ = 1;
   uint32_t next_host_port_;
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "host-daemon/vsock/guest_memory.h"
-#include "host-daemon/vsock/unique_fd.h"
 #include "host-daemon/vsock/virtqueue.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::vsock {
 

@@ -3,8 +3,8 @@
 
 #include <sys/types.h>
 
-#include "machine/util/unique_fd.h"
 #include "machine/wire/messages.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::agent {
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "machine/util/unique_fd.h"
 #include "machine/wire/channel.h"
 #include "machine/wire/messages.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::agent {
 

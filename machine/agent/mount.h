@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "machine/util/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::agent {
 

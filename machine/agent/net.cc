@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "machine/util/failure.h"
-#include "machine/util/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::agent {
 namespace {

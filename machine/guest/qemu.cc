@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "machine/guest/trial.h"
-#include "machine/util/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 namespace {

@@ -10,7 +10,7 @@
 #include "machine/image/tree.h"
 #include "machine/util/files.h"
 #include "machine/util/progress.h"
-#include "machine/util/sha256.h"
+#include "protocol/base/sha256.h"
 
 namespace smolvm::machine {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "machine/util/failure.h"
-#include "machine/util/sha256.h"
 #include "machine/util/tool.h"
-#include "machine/util/unique_fd.h"
+#include "protocol/base/sha256.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 namespace {

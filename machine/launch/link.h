@@ -11,7 +11,7 @@
 
 #include "machine/state/store.h"
 #include "machine/util/failure.h"
-#include "machine/util/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "machine/util/unique_fd.h"
 #include "machine/wire/messages.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "machine/util/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "machine/state/record.h"
-#include "machine/util/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "machine/state/record.h"
-#include "machine/util/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 

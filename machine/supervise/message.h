@@ -20,7 +20,7 @@
 #include <optional>
 #include <string>
 
-#include "machine/util/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 

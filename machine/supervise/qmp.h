@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "machine/util/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "machine/util/unique_fd.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 

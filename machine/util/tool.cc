@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,39 +13,14 @@
 #include "machine/util/failure.h"
 #include "machine/util/interrupt.h"
 #include "machine/util/progress.h"
-#include "machine/util/unique_fd.h"
+#include "protocol/base/child.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 namespace {
 
 constexpr size_t kMaxOutput = 1 << 20;
 constexpr int kTickMs = 200;
-
-using Environment = std::vector<std::pair<std::string, std::string>>;
-
-// In the child of a fork: never returns. PR_SET_PDEATHSIG is lost when we were too late, so the
-// parent is looked at once more.
-[[noreturn]] void Become(const std::vector<std::string>& argv, const std::string& path,
-                         const std::string& workdir, const Environment& env, int death_signal,
-                         pid_t parent, int report) {
-  prctl(PR_SET_PDEATHSIG, death_signal);
-  if (getppid() != parent) _exit(125);
-  struct sigaction action {};
-  action.sa_handler = SIG_DFL;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) sigaction(signal, &action, nullptr);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (const auto& [key, value] : env) setenv(key.c_str(), value.c_str(), 1);
-  std::vector<char*> pointers;
-  pointers.reserve(argv.size() + 1);
-  for (const std::string& item : argv) pointers.push_back(const_cast<char*>(item.c_str()));
-  pointers.push_back(nullptr);
-  if (workdir.empty() || chdir(workdir.c_str()) == 0) execv(path.c_str(), pointers.data());
-  const int error = errno;
-  if (write(report, &error, sizeof error) < 0) _exit(124);
-  _exit(125);
-}
 
 // How tar, apt and mmdebstrap end after the line that says why.
 bool SaysOnlyThatItFailed(const std::string& line) {
@@ -75,12 +49,12 @@ std::string MustFind(const std::string& name) {
   return path;
 }
 
-void ThrowIfNotStarted(const std::string& path, Pipe* report, pid_t pid) {
-  report->write.reset();
+pid_t MustStart(const std::vector<std::string>& argv, const ChildOptions& options) {
+  const std::string path = MustFind(argv[0]);
   int error = 0;
-  if (read(report->read.get(), &error, sizeof error) != sizeof error) return;
-  waitpid(pid, nullptr, 0);
-  Fail("cannot run {}: {}", path, ErrnoText(error));
+  const pid_t pid = smolvm::StartChild(path, argv, options, &error);
+  if (pid < 0) Fail("cannot run {}: {}", path, ErrnoText(error));
+  return pid;
 }
 
 void AppendBounded(std::string* text, const char* data, size_t size) {
@@ -155,23 +129,15 @@ std::string ToolResult::Reason() const {
 
 ToolResult RunTool(const std::vector<std::string>& argv, const ToolOptions& options) {
   CheckInterrupt();
-  const std::string path = MustFind(argv[0]);
-  Pipe out, err, report;
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid < 0) Fail("cannot start {}: {}", argv[0], ErrnoText());
-  if (pid == 0) {
-    setpgid(0, 0);
-    const UniqueFd null(open("/dev/null", O_RDONLY));
-    dup2(null.get(), 0);
-    dup2(out.write.get(), 1);
-    dup2(err.write.get(), 2);
-    Become(argv, path, options.workdir, options.env, SIGTERM, parent, report.write.get());
-  }
-  setpgid(pid, pid);
+  Pipe out, err;
+  const pid_t pid = MustStart(argv, {.output = out.write.get(),
+                                     .error = err.write.get(),
+                                     .own_group = true,
+                                     .death_signal = SIGTERM,
+                                     .workdir = options.workdir,
+                                     .env = options.env});
   out.write.reset();
   err.write.reset();
-  ThrowIfNotStarted(path, &report, pid);
   ToolResult result;
   Progress progress(options.doing);
   if (Collect(&out.read, &err.read, &result, &progress)) {
@@ -192,28 +158,16 @@ ToolResult MustRun(const std::vector<std::string>& argv, const ToolOptions& opti
 }
 
 pid_t StartChild(const std::vector<std::string>& argv, const std::string& output,
-                 const std::string& workdir, const Environment& env) {
-  const std::string path = MustFind(argv[0]);
-  Pipe report;
+                 const std::string& workdir,
+                 const std::vector<std::pair<std::string, std::string>>& env) {
   UniqueFd log;
   if (!output.empty()) {
     log.reset(open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     if (!log.valid()) Fail("cannot write {}: {}", output, ErrnoText());
   }
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid < 0) Fail("cannot start {}: {}", argv[0], ErrnoText());
-  if (pid == 0) {
-    const UniqueFd null(open("/dev/null", O_RDONLY));
-    dup2(null.get(), 0);
-    if (log.valid()) {
-      dup2(log.get(), 1);
-      dup2(log.get(), 2);
-    }
-    Become(argv, path, workdir, env, SIGKILL, parent, report.write.get());
-  }
-  ThrowIfNotStarted(path, &report, pid);
-  return pid;
+  const int to = log.valid() ? log.get() : ChildOptions::kInherit;
+  return MustStart(
+      argv, {.output = to, .error = to, .death_signal = SIGKILL, .workdir = workdir, .env = env});
 }
 
 }  // namespace smolvm::machine

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "machine/util/unique_fd.h"
 #include "machine/wire/frame.h"
+#include "protocol/base/unique_fd.h"
 
 namespace smolvm::machine {
 

@@ -4,9 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
-#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -14,43 +12,11 @@
 #include <map>
 #include <mutex>
 
+#include "protocol/base/sha256.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::emulation {
 namespace {
-
-constexpr std::array<uint32_t, 64> kRounds = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-
-void Compress(std::array<uint32_t, 8>* hash, const uint8_t* block) {
-  uint32_t w[64];
-  for (int i = 0; i < 16; ++i) {
-    w[i] = uint32_t{block[4 * i]} << 24 | uint32_t{block[4 * i + 1]} << 16 |
-           uint32_t{block[4 * i + 2]} << 8 | uint32_t{block[4 * i + 3]};
-  }
-  for (int i = 16; i < 64; ++i) {
-    const uint32_t s0 = std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ (w[i - 15] >> 3);
-    const uint32_t s1 = std::rotr(w[i - 2], 17) ^ std::rotr(w[i - 2], 19) ^ (w[i - 2] >> 10);
-    w[i] = w[i - 16] + s0 + w[i - 7] + s1;
-  }
-  auto [a, b, c, d, e, f, g, h] = *hash;
-  for (int i = 0; i < 64; ++i) {
-    const uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
-    const uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRounds[i] + w[i];
-    const uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
-    const uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
-    h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
-  }
-  const uint32_t add[8] = {a, b, c, d, e, f, g, h};
-  for (int i = 0; i < 8; ++i) (*hash)[i] += add[i];
-}
 
 constexpr size_t kDigestChars = 64;
 constexpr size_t kMaxObjectBytes = 256 << 20;
@@ -63,24 +29,6 @@ void NoteUnwritable(int error) {
 }
 
 }  // namespace
-
-std::string Sha256(std::string_view data) {
-  std::array<uint32_t, 8> hash = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  const auto* bytes = reinterpret_cast<const uint8_t*>(data.data());
-  size_t left = data.size();
-  for (; left >= 64; left -= 64, bytes += 64) Compress(&hash, bytes);
-  uint8_t tail[128] = {};
-  memcpy(tail, bytes, left);
-  tail[left] = 0x80;
-  const size_t size = left < 56 ? 64 : 128;
-  const uint64_t bits = uint64_t{data.size()} * 8;
-  for (int i = 0; i < 8; ++i) tail[size - 1 - i] = static_cast<uint8_t>(bits >> (8 * i));
-  for (size_t at = 0; at < size; at += 64) Compress(&hash, tail + at);
-  std::string text;
-  for (const uint32_t word : hash) text += fmt::format("{:08x}", word);
-  return text;
-}
 
 struct CodeCache::State {
   std::mutex mutex;
@@ -145,7 +93,7 @@ bool CodeCache::Read(const std::string& key, std::string* object) {
   close(file);
   if (!good) return false;
   *object = bytes.substr(kDigestChars);
-  return Sha256(*object) == std::string_view(bytes).substr(0, kDigestChars);
+  return Sha256Of(*object) == std::string_view(bytes).substr(0, kDigestChars);
 }
 
 void CodeCache::Write(const std::string& key, const std::string& object) {
@@ -160,7 +108,7 @@ void CodeCache::Write(const std::string& key, const std::string& object) {
     file = openat(state_->directory, temporary.c_str(), kFlags, 0600);
   }
   if (file < 0) return NoteUnwritable(errno);
-  const std::string bytes = Sha256(object) + object;
+  const std::string bytes = Sha256Of(object) + object;
   size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t n = write(file, bytes.data() + done, bytes.size() - done);

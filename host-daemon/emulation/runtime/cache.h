@@ -7,14 +7,10 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "host-daemon/emulation/codegen/compiler.h"
 
 namespace smolvm::emulation {
-
-// Lower-case hexadecimal SHA-256 (FIPS 180-4).
-std::string Sha256(std::string_view data);
 
 // Lifetime: one per process, never destroyed. Threads: any.
 class CodeCache {

@@ -203,7 +203,7 @@ std::string ProgramImpl::KeyOf(const Kernel& kernel, unsigned lanes) const {
   std::string content = codegen::TargetDescription();
   content += fmt::format(";arena {};lanes {};kernel {};source {}", arena_.device_bytes(), lanes,
                          kernel.facts.kernel, SourceDigest());
-  return Sha256(content);
+  return Sha256Of(content);
 }
 
 // Once for all kernels of a module: it may have thousands.
@@ -212,7 +212,7 @@ const std::string& ProgramImpl::SourceDigest() const {
     std::string content;
     for (const auto& source : module_.sources)
       content += fmt::format("{};", source->size()) + *source;
-    source_digest_ = Sha256(content);
+    source_digest_ = Sha256Of(content);
   });
   return source_digest_;
 }

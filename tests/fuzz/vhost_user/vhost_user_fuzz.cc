@@ -121,7 +121,7 @@ class Fuzzed : private FrontEnd::Observer, private SocketWatcher {
   void Streams(uint8_t what) {
     for (UniqueFd& end : ends_) {
       if (what & 1) send(end.get(), "text for the guest", 18, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (what & 2) end.Reset();
+      if (what & 2) end.reset();
     }
     if (what & 2) ends_.clear();
     if (what & 4) mux_.ConnectToGuest(UniqueFd(Connect()), what);

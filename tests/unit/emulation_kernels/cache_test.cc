@@ -1,7 +1,5 @@
 // The cache of compiled kernels. It is opened once a process, so each use here is a process of its
 // own: this program again, with the one test that runs a kernel.
-#include "host-daemon/emulation/runtime/cache.h"
-
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "protocol/base/sha256.h"
 #include "tests/unit/emulation_runtime/program_fixture.h"
 
 namespace smolvm::emulation {
@@ -97,15 +96,6 @@ class Cache : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST(Sha256Test, Fips180Examples) {
-  EXPECT_EQ(Sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(Sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(Sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
-            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  EXPECT_EQ(Sha256(std::string(1'000'000, 'a')),
-            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-}
-
 TEST_F(Cache, IsHitAfterARestart) {
   EXPECT_THAT(RunCached(), HasSubstr("from=compiler"));
   ASSERT_EQ(Entries().size(), 1u);
@@ -126,7 +116,7 @@ TEST_F(Cache, DamagedEntriesAreIgnoredAndReplaced) {
       [](std::string* bytes) { bytes->resize(bytes->size() - 1); },
       [](std::string* bytes) { bytes->resize(64); },
       [](std::string* bytes) { bytes->clear(); },
-      [](std::string* bytes) { *bytes = Sha256("no object") + "no object"; },
+      [](std::string* bytes) { *bytes = Sha256Of("no object") + "no object"; },
   };
   RunCached();
   for (const auto& damage : kDamages) {

@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "machine/util/failure.h"
-#include "machine/util/sha256.h"
 #include "machine/util/tool.h"
 
 namespace smolvm::machine {
@@ -53,13 +52,6 @@ TEST(FilesTest, ReadsAndWrites) {
   EXPECT_THROW(ReadFile(folder.path() / "f", 3), Failure);
   EXPECT_THROW(ReadFile(folder.path() / "absent"), Failure);
   EXPECT_THROW(WriteFileAtomically(folder.path() / "no/f", "x"), Failure);
-}
-
-TEST(Sha256Test, KnownAnswers) {  // FIPS 180-4's examples
-  EXPECT_EQ(Sha256Of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(Sha256Of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(Sha256Of(std::string(1000000, 'a')),
-            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 TEST(ToolTest, StatusOutputAndReason) {

@@ -72,7 +72,7 @@ class FakeGuest {
 
   // --- QEMU's part
   bool Connect(const std::string& path);
-  void Disconnect() { socket_.Reset(); }
+  void Disconnect() { socket_.reset(); }
   // All of a start: features, memory, rings, receive buffers.
   void Start(bool driver = true);
   void Stop();    // GET_VRING_BASE for both rings

@@ -168,7 +168,7 @@ TEST_F(StreamTest, GuestHalfCloseLetsTheHostAnswer) {
   EXPECT_EQ(HostRead(p.host, 100), "question") << "and then the end";
   ASSERT_TRUE(HostWrite(p.host, "answer"));
   EXPECT_EQ(guest_->ReadExactly(p.guest, 6), "answer");
-  p.host.Reset();
+  p.host.reset();
   EXPECT_TRUE(guest_->PumpUntil([&] { return p.guest->shut == kShutdownBoth; }));
 }
 
@@ -191,7 +191,7 @@ TEST_F(StreamTest, HostCloseBringsAllBytesThenTheEnd) {
   Pair p = Open();
   const std::string data = Noise(150'000);
   ASSERT_TRUE(HostWrite(p.host, data));
-  p.host.Reset();
+  p.host.reset();
   EXPECT_EQ(guest_->ReadExactly(p.guest, data.size()), data);
   EXPECT_TRUE(guest_->PumpUntil([&] { return p.guest->shut == kShutdownBoth; }));
   guest_->SendControl(p.guest, Op::kRst);

@@ -4,22 +4,23 @@
 
 #include <utility>
 
-namespace smolvm::machine {
+namespace smolvm {
 
 // Owns one file descriptor.
 class UniqueFd {
  public:
   UniqueFd() = default;
   explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
   UniqueFd& operator=(UniqueFd&& other) noexcept {
-    if (this != &other) reset(std::exchange(other.fd_, -1));
+    if (this != &other) reset(other.release());
     return *this;
   }
   ~UniqueFd() { reset(); }
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
+  explicit operator bool() const { return valid(); }
   int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
     if (fd_ >= 0) close(fd_);
@@ -30,4 +31,4 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-}  // namespace smolvm::machine
+}  // namespace smolvm

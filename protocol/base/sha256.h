@@ -1,16 +1,20 @@
+// SHA-256 (FIPS 180-4), for the keys of caches: libsodium's.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
-namespace smolvm::machine {
+namespace smolvm {
 
-// SHA-256 (FIPS 180-4), for the keys of the cache.
 class Sha256 {
  public:
   Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
   void Add(std::string_view bytes);
   // A field with its length first, so that two lists of fields never hash alike by accident.
   void AddField(std::string_view field);
@@ -18,14 +22,10 @@ class Sha256 {
   std::string Finish();
 
  private:
-  void Block(const unsigned char* block);
-
-  std::array<uint32_t, 8> state_;
-  std::array<unsigned char, 64> pending_;
-  size_t pending_size_ = 0;
-  uint64_t total_ = 0;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 std::string Sha256Of(std::string_view bytes);
 
-}  // namespace smolvm::machine
+}  // namespace smolvm
