@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "container/process.h"
+#include "protocol/base/child.h"
 
 namespace smolvm::gpu {
 namespace {

@@ -49,6 +49,7 @@ WorkerPool::WorkerPool(boost::asio::io_context& io, PoolConfig config, Events ev
 
 WorkerPool::~WorkerPool() {
   for (Waiting& waiting : queue_) close(waiting.guest.fd);
+  for (const auto& [pid, worker] : workers_) CloseGuest(worker.get());
 }
 
 void WorkerPool::Refill() {
@@ -100,6 +101,7 @@ void WorkerPool::OnControl(const std::shared_ptr<Worker>& worker) {
 
 void WorkerPool::OnMessage(const std::shared_ptr<Worker>& worker, const ControlMessage& message) {
   if (message.fd >= 0) close(message.fd);  // workers have none to give
+  if (message.header.type == ControlType::kTaken) CloseGuest(worker.get());
   if (worker->state != State::kStarting) return;
   if (message.header.type == ControlType::kReady) return OnReady(worker, message.text);
   if (message.header.type == ControlType::kFailed) worker->failure = message.text;
@@ -153,17 +155,21 @@ void WorkerPool::Assign(const std::shared_ptr<Worker>& worker, Guest guest) {
     worker->control.close(ignored);
     return Serve(std::move(guest));
   }
-  // From here on only the worker holds the connection: it ends when the worker does.
-  close(guest.fd);
   worker->state = State::kServing;
   worker->session = header.session;
   worker->token.assign(header.token, sizeof header.token);
-  worker->from = std::move(guest.from);
+  worker->from = guest.from;
+  worker->guest = std::move(guest);
   worker->began = std::chrono::steady_clock::now();
   ++serving_;
   log::Info("event=session_started session={} worker={} {}", worker->session, worker->pid,
             worker->from);
   Refill();
+}
+
+// From then on only the worker holds the connection: it ends when the worker does.
+void WorkerPool::CloseGuest(Worker* worker) {
+  if (worker->guest.fd >= 0) close(std::exchange(worker->guest.fd, -1));
 }
 
 bool WorkerPool::PassCallback(const std::string& token, Guest guest) {
@@ -201,12 +207,14 @@ void WorkerPool::OnExit(const std::shared_ptr<Worker>& worker, int status) {
                                                              &message) == ControlResult::kGot) {
     if (message.fd >= 0) close(message.fd);
     if (message.header.type == ControlType::kFailed) worker->failure = message.text;
+    if (message.header.type == ControlType::kTaken) CloseGuest(worker.get());
   }
   worker->start_limit.cancel();
   error_code ignored;
   worker->control.close(ignored);
   if (worker->state == State::kServing) {
     --serving_;
+    if (worker->guest.fd >= 0) return ServeElsewhere(worker, status);
     const std::chrono::duration<double> lasted = std::chrono::steady_clock::now() - worker->began;
     log::At(status == 0 ? log::Level::kInfo : log::Level::kError,
             "event={} session={} worker={} {} seconds={:.3f}",
@@ -220,6 +228,15 @@ void WorkerPool::OnExit(const std::shared_ptr<Worker>& worker, int status) {
   }
   OnStartFailure(worker->failure.empty() ? "the worker ended with " + DescribeExit(status)
                                          : worker->failure);
+}
+
+// It was dead, or dying, before the guest reached it, which the guest need never know.
+void WorkerPool::ServeElsewhere(const std::shared_ptr<Worker>& worker, int status) {
+  log::Error("event=worker_lost worker={} session={} {}", worker->pid, worker->session,
+             DescribeExit(status));
+  Guest guest = std::exchange(worker->guest, {});
+  if (draining_) return events_.unserved(std::move(guest));
+  Serve(std::move(guest));
 }
 
 void WorkerPool::OnStartFailure(const std::string& reason) {

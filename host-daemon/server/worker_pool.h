@@ -67,6 +67,7 @@ class WorkerPool {
     uint64_t session = 0;
     std::string from;
     std::string token;
+    Guest guest;  // until the worker says that it has it, for another worker if this one is dead
     std::chrono::steady_clock::time_point began;
   };
   struct Waiting {
@@ -82,7 +83,9 @@ class WorkerPool {
   void OnMessage(const std::shared_ptr<Worker>& worker, const worker::ControlMessage& message);
   void OnReady(const std::shared_ptr<Worker>& worker, const std::string& text);
   void Assign(const std::shared_ptr<Worker>& worker, Guest guest);
+  static void CloseGuest(Worker* worker);
   void OnExit(const std::shared_ptr<Worker>& worker, int status);
+  void ServeElsewhere(const std::shared_ptr<Worker>& worker, int status);
   void OnStartFailure(const std::string& reason);
   std::shared_ptr<Worker> FindReady() const;
 

@@ -22,6 +22,7 @@ enum class ControlType : uint32_t {
   kStart = 3,       // daemon: a session; text: the hello's arguments; descriptor: its socket
   kCallback = 4,    // daemon: the session's second connection; descriptor: its socket
   kConnection = 5,  // vsock device: a guest has connected; descriptor: its socket
+  kTaken = 6,       // child: kStart has arrived, and nothing has been said to its guest yet
 };
 
 struct ControlHeader {

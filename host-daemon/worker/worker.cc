@@ -267,6 +267,7 @@ int WorkerMain(int argc, char** argv) {
       start.header.type != ControlType::kStart || start.fd < 0) {
     _exit(0);  // the daemon ends, and has no use for this worker
   }
+  SendControl(kControlFd, {.type = ControlType::kTaken}, "", -1, true);
   const int status = Serve(std::move(start), *backend);
   _exit(status);
 }

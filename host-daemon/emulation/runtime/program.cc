@@ -3,6 +3,7 @@
 #include "host-daemon/emulation/image/load.h"
 #include "host-daemon/emulation/runtime/cache.h"
 #include "host-daemon/emulation/runtime/program_impl.h"
+#include "protocol/base/sha256.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::emulation {

@@ -53,6 +53,20 @@ TEST_F(SupervisionTest, AReadyWorkerThatIsKilledIsReplaced) {
   EXPECT_EQ(ConnectAndGreet()->Ask(kFakeEcho, "x"), "x");
 }
 
+TEST_F(SupervisionTest, AGuestWhoseWorkerDiesBeforeItTookItGetsAnother) {
+  Start({"--workers-ready", "1", "--log-level", "debug"});
+  ASSERT_TRUE(AwaitLog("event=worker_ready worker="));
+  const pid_t worker = std::stoi(log_.substr(log_.find("event=worker_ready worker=") + 26));
+  kill(worker, SIGSTOP);  // as if it were dying: it is given the guest, and does not take it
+  const auto guest = Connect();
+  guest->Send(GuestEnd::HelloFrame());
+  ASSERT_TRUE(AwaitLog("event=session_started session=1 worker=" + std::to_string(worker))) << log_;
+  kill(worker, SIGKILL);
+  EXPECT_EQ(guest->HelloReply(), 0u);
+  EXPECT_EQ(guest->Ask(kFakeEcho, "x"), "x");
+  EXPECT_TRUE(AwaitLog("event=worker_lost worker=" + std::to_string(worker))) << log_;
+}
+
 TEST_F(SupervisionTest, ABackendThatStopsWorkingIsTriedAgain) {
   const std::string library = folder_ + "/library";
   std::ofstream(library) << "x";
