@@ -198,6 +198,7 @@ TEST_F(AcceleratorVmTest, AKeptMachineThatQemuStopsHasFailedAndStartsAgain) {
   EXPECT_THAT(Machine({"list", "--json"}).out,
               AllOf(HasSubstr("\"status\": \"failed\""), HasSubstr(reason)));
   fs::remove(go_);
+  Play("works");
   const ToolResult again = Machine({"exec", name, "--", "echo", "back"});
   EXPECT_EQ(again.out, "back\n") << again.err;
   EXPECT_THAT(again.err, HasSubstr("the machine " + name + " had ended: " + reason));

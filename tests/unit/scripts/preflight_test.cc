@@ -83,7 +83,7 @@ TEST_F(PreflightTest, PrintsAReadyHost) {
 
 TEST_F(PreflightTest, StartsNothing) {
   Run();
-  EXPECT_EQ(box_.Read("calls"), "--version\n");
+  EXPECT_EQ(box_.Read("calls"), "--version\nmachine accelerator --json\n");  // without --retry
 }
 
 TEST_F(PreflightTest, ShowsEveryGpu) {
