@@ -22,7 +22,6 @@ namespace {
 using machine::ErrnoText;
 using machine::Fail;
 using machine::GuestConfig;
-using machine::UniqueFd;
 
 constexpr char kCudaFolder[] = "/opt/smolvm-cuda";
 constexpr int kDiskWaitMs = 30000;

@@ -24,7 +24,6 @@ using machine::ErrnoText;
 using machine::ExecRequest;
 using machine::ExitKind;
 using machine::ExitReport;
-using machine::UniqueFd;
 
 constexpr size_t kMaxUserFile = 8 << 20;
 

@@ -12,7 +12,7 @@ namespace smolvm::agent {
 // same terminal and `err` is invalid.
 struct Command {
   pid_t pid = -1;  // also its process group and session
-  machine::UniqueFd in, out, err;
+  UniqueFd in, out, err;
 };
 
 // Fills `command`, or `failure` when it cannot be run. True when it was started.

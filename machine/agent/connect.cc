@@ -12,7 +12,6 @@
 namespace smolvm::agent {
 namespace {
 
-using machine::UniqueFd;
 
 // The device's credit is what the guest's own buffer allows; the default of 256 KiB makes a stream
 // wait for every quarter of it.

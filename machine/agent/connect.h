@@ -17,6 +17,6 @@ struct Endpoint {
 };
 
 // An open connection that has sent its hello; invalid when the launcher cannot be reached.
-machine::UniqueFd Connect(const Endpoint& endpoint, const machine::Hello& hello);
+UniqueFd Connect(const Endpoint& endpoint, const machine::Hello& hello);
 
 }  // namespace smolvm::agent

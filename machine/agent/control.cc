@@ -19,7 +19,6 @@ namespace {
 
 using machine::Frame;
 using machine::FrameType;
-using machine::UniqueFd;
 
 constexpr int kStopGraceMs = 3000;
 

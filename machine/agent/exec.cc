@@ -23,7 +23,6 @@ using machine::ExitKind;
 using machine::ExitReport;
 using machine::Frame;
 using machine::FrameType;
-using machine::UniqueFd;
 
 constexpr int kRequestTimeoutMs = 60000;
 // Beyond this much waiting for the launcher (or for the command's input) the other side is not

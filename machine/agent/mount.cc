@@ -28,8 +28,8 @@ void Mount(const char* source, const std::string& target, const char* type, unsi
   }
 }
 
-machine::UniqueFd DetachCopy(const std::string& path, bool read_only) {
-  machine::UniqueFd tree(
+UniqueFd DetachCopy(const std::string& path, bool read_only) {
+  UniqueFd tree(
       syscall(SYS_open_tree, AT_FDCWD, path.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
   if (!tree.valid()) Fail("cannot take the mount at {}: {}", path, ErrnoText());
   mount_attr attributes{};
@@ -41,7 +41,7 @@ machine::UniqueFd DetachCopy(const std::string& path, bool read_only) {
   return tree;
 }
 
-void Attach(const machine::UniqueFd& tree, const std::string& target) {
+void Attach(const UniqueFd& tree, const std::string& target) {
   MakePath(target);
   if (syscall(SYS_move_mount, tree.get(), "", AT_FDCWD, target.c_str(), MOVE_MOUNT_F_EMPTY_PATH) !=
       0) {

@@ -13,8 +13,8 @@ void Mount(const char* source, const std::string& target, const char* type, unsi
 bool TryMount(const char* source, const std::string& target, const char* type, unsigned long flags,
               const std::string& options = "");
 // A detached copy of the mount at `path`, to be put elsewhere after the root has changed.
-machine::UniqueFd DetachCopy(const std::string& path, bool read_only);
-void Attach(const machine::UniqueFd& tree, const std::string& target);
+UniqueFd DetachCopy(const std::string& path, bool read_only);
+void Attach(const UniqueFd& tree, const std::string& target);
 // Makes a folder and those above it.
 void MakePath(const std::string& path);
 

@@ -17,7 +17,6 @@ namespace {
 
 using machine::ErrnoText;
 using machine::Fail;
-using machine::UniqueFd;
 
 sockaddr Address(const char* text) {
   sockaddr_in address{};

@@ -23,7 +23,6 @@ namespace {
 
 using machine::ErrnoText;
 using machine::Fail;
-using machine::UniqueFd;
 
 bool SendAll(int fd, const char* data, size_t size) {
   while (size > 0) {

@@ -59,7 +59,7 @@ class Fuzzed : private FrontEnd::Observer, private SocketWatcher {
       : mux_(
             kCid, {.max_connections = kMaxStreams, .buffer = 4096},
             [this](uint32_t, uint32_t port) { return port % 4 == 3 ? -1 : Connect(); }, this) {
-    ram_fd_ = UniqueFd(memfd_create("guest-ram", MFD_CLOEXEC));
+    ram_fd_ = smolvm::UniqueFd(memfd_create("guest-ram", MFD_CLOEXEC));
     if (ftruncate(ram_fd_.get(), kRamBytes) != 0) abort();
     ram_ = static_cast<uint8_t*>(
         mmap(nullptr, kRamBytes, PROT_READ | PROT_WRITE, MAP_SHARED, ram_fd_.get(), 0));
@@ -119,12 +119,12 @@ class Fuzzed : private FrontEnd::Observer, private SocketWatcher {
     if (rx.broken() || tx.broken()) mux_.ResetAll();
   }
   void Streams(uint8_t what) {
-    for (UniqueFd& end : ends_) {
+    for (smolvm::UniqueFd& end : ends_) {
       if (what & 1) send(end.get(), "text for the guest", 18, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (what & 2) end.reset();
     }
     if (what & 2) ends_.clear();
-    if (what & 4) mux_.ConnectToGuest(UniqueFd(Connect()), what);
+    if (what & 4) mux_.ConnectToGuest(smolvm::UniqueFd(Connect()), what);
     const std::vector<uint64_t> ids = watched_;
     for (const uint64_t id : ids)
       mux_.OnSocket(id, EPOLLIN | EPOLLOUT | (what & 2 ? uint32_t{EPOLLHUP} : 0));
@@ -149,9 +149,9 @@ class Fuzzed : private FrontEnd::Observer, private SocketWatcher {
   }
   void Unwatch(int) override {}
 
-  UniqueFd ram_fd_;
+  smolvm::UniqueFd ram_fd_;
   uint8_t* ram_ = nullptr;
-  std::vector<UniqueFd> ends_;
+  std::vector<smolvm::UniqueFd> ends_;
   std::vector<uint64_t> watched_;
   Mux mux_;
   FrontEnd front_end_{kCid, this};
