@@ -45,7 +45,8 @@ class SignalForwarding {
   }
   ~SignalForwarding() {
     signal_target = 0;
-    Restore();
+    RestoreActions();
+    pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   }
   SignalForwarding(const SignalForwarding&) = delete;
   SignalForwarding& operator=(const SignalForwarding&) = delete;
@@ -55,13 +56,13 @@ class SignalForwarding {
     pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   }
 
-  // Also called by the child, between fork and exec.
-  void Restore() const {
+  // What the child has: its part runs between the child's start and its program.
+  void RestoreActions() const {
     for (std::size_t i = 0; i < kForwarded.size(); ++i) {
       sigaction(kForwarded[i], &before_[i], nullptr);
     }
-    pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   }
+  const sigset_t* mask_before() const { return &mask_before_; }
 
  private:
   std::array<struct sigaction, kForwarded.size()> before_ = {};
@@ -115,7 +116,8 @@ LaunchResult LaunchAndWatch(const std::vector<std::string>& argv) {
                                  {.input = ChildOptions::kInherit,
                                   .error = errors[1],
                                   .default_signals = false,
-                                  .prepare = [&] { forwarding.Restore(); }},
+                                  .mask = forwarding.mask_before(),
+                                  .prepare = [&] { forwarding.RestoreActions(); }},
                                  &error);
   close(errors[1]);
   if (child < 0) {

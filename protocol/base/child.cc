@@ -90,7 +90,8 @@ bool Arrange(const Plan& plan) {
   DropHandlers(options.default_signals);
   sigset_t none;
   sigemptyset(&none);
-  pthread_sigmask(SIG_SETMASK, options.default_signals ? &none : &plan.mask, nullptr);
+  const sigset_t* mask = options.mask != nullptr ? options.mask : &plan.mask;
+  pthread_sigmask(SIG_SETMASK, options.default_signals ? &none : mask, nullptr);
   return options.workdir.empty() || chdir(options.workdir.c_str()) == 0;
 }
 

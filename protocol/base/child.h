@@ -4,6 +4,7 @@
 // and posix_spawn cannot ask the kernel to end the child with its parent.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -23,8 +24,10 @@ struct ChildOptions {
   int pass = -1, pass_as = -1;
   bool own_group = false;
   // INT, TERM, HUP and PIPE have their default effect and nothing is blocked, whatever the parent
-  // made of them. Otherwise what the parent ignores or blocks the child does too.
+  // made of them. Otherwise what the parent ignores the child does too, and it blocks `mask`, or
+  // what the calling thread does.
   bool default_signals = true;
+  const sigset_t* mask = nullptr;
   int death_signal = 0;  // sent to the child when the thread that started it ends; 0: none
   std::string workdir;   // "": the parent's
   std::vector<std::pair<std::string, std::string>> env;  // added to the parent's

@@ -110,9 +110,14 @@ TEST(ChildTest, SignalsOfTheParentAreNotTheChilds) {
   const std::vector<std::string> script = {"sh", "-c", "kill -TERM $$; exit 3"};
   EXPECT_EQ(ExitOf(StartChild("sh", script, {}, &error)), -SIGTERM);
   EXPECT_EQ(ExitOf(StartChild("sh", script, {.default_signals = false}, &error)), 3);
+  sigset_t none;
+  sigemptyset(&none);
+  sigaction(SIGTERM, &term_before, nullptr);
+  EXPECT_EQ(ExitOf(StartChild("sh", script, {.default_signals = false}, &error)), 3);
+  EXPECT_EQ(ExitOf(StartChild("sh", script, {.default_signals = false, .mask = &none}, &error)),
+            -SIGTERM);
   EXPECT_EQ(ExitOf(StartChild("sh", {"sh", "-c", "kill -USR1 $$; exit 3"}, {}, &error)), -SIGUSR1);
   pthread_sigmask(SIG_UNBLOCK, &term, nullptr);
-  sigaction(SIGTERM, &term_before, nullptr);
   sigaction(SIGUSR1, &usr1_before, nullptr);
 }
 
