@@ -9,6 +9,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <string_view>
 
 namespace smolvm {
 namespace {
@@ -31,27 +33,32 @@ std::vector<char*> Pointers(const std::vector<std::string>& words) {
   return pointers;
 }
 
-// The parent's environment with `added`, which wins.
+// The parent's environment with `added`, whose last word on a name is the one that counts.
 std::vector<std::string> Environment(
     const std::vector<std::pair<std::string, std::string>>& added) {
+  std::map<std::string, std::string> values;
+  for (const auto& [name, value] : added) values[name] = value;
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    bool replaced = false;
-    for (const auto& [key, value] : added) {
-      replaced = replaced ||
-                 (strncmp(*entry, key.c_str(), key.size()) == 0 && (*entry)[key.size()] == '=');
-    }
-    if (!replaced) all.emplace_back(*entry);
+    const std::string_view text = *entry;
+    if (!values.contains(std::string(text.substr(0, text.find('='))))) all.emplace_back(text);
   }
-  for (const auto& [key, value] : added) all.push_back(key + "=" + value);
+  for (const auto& [name, value] : values) all.push_back(name + "=" + value);
   return all;
+}
+
+// Out of the way of the child's own 0, 1 and 2, which are filled one after the other.
+bool Lift(int* fd) {
+  if (*fd < 0 || *fd > STDERR_FILENO) return true;
+  *fd = fcntl(*fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  return *fd >= 0;
 }
 
 bool Place(int from, int to) {
   if (from == ChildOptions::kInherit) return true;
   if (from == ChildOptions::kNull) from = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (from < 0) return false;
-  if (from == to) return fcntl(to, F_SETFD, 0) == 0;
+  if (from == to) return fcntl(to, F_SETFD, 0) == 0;  // `pass`, which is above 2
   return dup2(from, to) == to;
 }
 
@@ -78,12 +85,14 @@ bool Arrange(const Plan& plan) {
     if (getppid() != plan.parent) _exit(125);
   }
   if (options.own_group) setpgid(0, 0);
-  if (!Place(options.input, STDIN_FILENO) || !Place(options.output, STDOUT_FILENO) ||
-      !Place(options.error, STDERR_FILENO)) {
+  int input = options.input, output = options.output, error = options.error, pass = options.pass;
+  if (!Lift(&input) || !Lift(&output) || !Lift(&error) || !Lift(&pass)) return false;
+  if (!Place(input, STDIN_FILENO) || !Place(output, STDOUT_FILENO) ||
+      !Place(error, STDERR_FILENO)) {
     return false;
   }
-  if (options.pass >= 0) {
-    if (!Place(options.pass, options.pass_as)) return false;
+  if (pass >= 0) {
+    if (!Place(pass, options.pass_as)) return false;
     closefrom(options.pass_as + 1);
   }
   if (options.prepare) options.prepare();

@@ -1,4 +1,5 @@
-// Starts a program in a child process: the one place that does.
+// Starts a program in a child process, for all that runs on the host. (The agent in a machine has
+// its own way, with users, terminals and roots: machine/agent/command.cc.)
 //
 // By vfork: a copy of the page tables is most of what starting a small program costs on some hosts,
 // and posix_spawn cannot ask the kernel to end the child with its parent.
@@ -30,7 +31,7 @@ struct ChildOptions {
   const sigset_t* mask = nullptr;
   int death_signal = 0;  // sent to the child when the thread that started it ends; 0: none
   std::string workdir;   // "": the parent's
-  std::vector<std::pair<std::string, std::string>> env;  // added to the parent's
+  std::vector<std::pair<std::string, std::string>> env;  // added to the parent's; the last wins
   // Runs in the child before its program does, beside a parent that stands still and whose memory
   // it shares: async-signal-safe calls only.
   std::function<void()> prepare;

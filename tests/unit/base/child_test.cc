@@ -76,8 +76,9 @@ TEST(ChildTest, AMissingProgramIsAnErrorAndNoChild) {
 TEST(ChildTest, EnvironmentAndFolder) {
   setenv("CHILD_TEST_A", "old", 1);
   setenv("CHILD_TEST_AB", "kept", 1);
-  const ChildOptions options{.workdir = "/usr",
-                             .env = {{"CHILD_TEST_A", "new"}, {"CHILD_TEST_C", "added=1"}}};
+  const ChildOptions options{
+      .workdir = "/usr",
+      .env = {{"CHILD_TEST_A", "old too"}, {"CHILD_TEST_C", "added=1"}, {"CHILD_TEST_A", "new"}}};
   EXPECT_EQ(Says("pwd; echo $CHILD_TEST_A $CHILD_TEST_AB $CHILD_TEST_C", options),
             "/usr\nnew kept added=1\n");
   EXPECT_STREQ(getenv("CHILD_TEST_A"), "old");
@@ -92,6 +93,26 @@ TEST(ChildTest, NothingElseIsLeftOpen) {
   EXPECT_EQ(Says("echo passed >&3; echo x", {.pass = pass.write.get(), .pass_as = 3}), "x\n");
   pass.write.reset();
   EXPECT_EQ(ReadAll(pass.read.get()), "passed\n");
+}
+
+// As in a daemon that was started with closed streams: pipes and sockets get the lowest numbers.
+TEST(ChildTest, DescriptorsBelowThreeAreNotTakenForOneAnother) {
+  const pid_t parent = fork();
+  if (parent == 0) {
+    for (const int fd : {0, 1, 2}) close(fd);
+    int out[2], pass[2];
+    if (pipe2(out, O_CLOEXEC) != 0 || pipe2(pass, O_CLOEXEC) != 0) _exit(1);  // 0 to 3
+    int error = 0;
+    const pid_t child =
+        StartChild("sh", {"sh", "-c", "echo out; echo err >&2; echo passed >&3"},
+                   {.output = out[1], .error = out[1], .pass = pass[1], .pass_as = 3}, &error);
+    close(out[1]);
+    close(pass[1]);
+    const bool right =
+        child > 0 && ReadAll(out[0]) == "out\nerr\n" && ReadAll(pass[0]) == "passed\n";
+    _exit(right ? 42 : 2);
+  }
+  EXPECT_EQ(ExitOf(parent), 42);
 }
 
 TEST(ChildTest, SignalsOfTheParentAreNotTheChilds) {

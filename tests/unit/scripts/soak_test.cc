@@ -60,8 +60,19 @@ TEST_F(SoakTest, AFailureIsKeptAndDoesNotEndTheOthers) {
   EXPECT_THAT(Run("--last").out, HasSubstr("rounds=machines:0,fuzz:1 result=failed(machines)"));
 }
 
+TEST_F(SoakTest, ARunThatNeverBeganIsTheLastOneToo) {
+  EXPECT_EQ(Run("fuzz").status, 0);
+  box_.Write("checkout/scripts/build", "#!/bin/bash\nexit 1\n");
+  EXPECT_EQ(Run("fuzz").status, 1);
+  EXPECT_THAT(Run("--last").out, HasSubstr("result=failed(build)"));
+  box_.Write("checkout/scripts/build", "#!/bin/bash\nkill -TERM $PPID\n");
+  EXPECT_EQ(Run("fuzz").status, 143);
+  EXPECT_THAT(Run("--last").out, HasSubstr("result=interrupted"));
+}
+
 TEST_F(SoakTest, RefusesWhatItDoesNotKnow) {
-  for (const char* arguments : {"--minutes", "--minutes 0", "--minutes x", "naps", "--often"}) {
+  for (const char* arguments :
+       {"--minutes", "--minutes 0", "--minutes 09", "--minutes x", "naps", "--often"}) {
     EXPECT_EQ(Run(arguments).status, 2) << arguments;
   }
   EXPECT_EQ(Run("--last").out, "never run\n");
