@@ -12,7 +12,6 @@
 namespace smolvm::agent {
 namespace {
 
-
 // The device's credit is what the guest's own buffer allows; the default of 256 KiB makes a stream
 // wait for every quarter of it.
 constexpr uint64_t kVsockBuffer = 4 << 20;

@@ -43,7 +43,8 @@ std::string Features() {
   std::string features;
   for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
     if (!features.empty()) features += ",";
-    features += (feature.getValue() ? "+" : "-") + feature.getKey().str();
+    features += feature.getValue() ? '+' : '-';
+    features += feature.getKey();
   }
   return features;
 }

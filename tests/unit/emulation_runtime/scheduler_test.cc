@@ -358,13 +358,16 @@ TEST_F(Scheduler, DeadlockIsReported) {
 
 TEST_F(Scheduler, TouchingAnUnownedPageEndsOnlyTheLaunch) {
   params_ = {reinterpret_cast<void*>(kArenaBase + TestArena().device_bytes() - 64)};
+  // A word for each block: blocks run side by side.
+  const auto write = [](ThreadContext* t) {
+    Param<volatile uint32_t>(t)[t->block_context->ctaid[0]] = 1;
+  };
   const auto touch = [](ThreadContext* t) {
-    if (Linear(t) == 37) *Param<volatile uint32_t>(t) = 1;
+    if (Linear(t) == 37) Param<volatile uint32_t>(t)[t->block_context->ctaid[0]] = 1;
     if (t->block != nullptr) BarSync(t);
   };
   EXPECT_EQ(Run(touch, 4, 64), CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_EQ(Run([](ThreadContext* t) { *Param<volatile uint32_t>(t) = 1; }, 4, 64, false),
-            CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(Run(write, 4, 64, false), CUDA_ERROR_ILLEGAL_ADDRESS);
   uint32_t* out = Words(1);
   params_ = {out};
   EXPECT_EQ(Run([](ThreadContext* t) { std::atomic_ref(*Param<uint32_t>(t)).fetch_add(1); }, 4, 64),

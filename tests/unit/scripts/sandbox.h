@@ -35,7 +35,8 @@ class Sandbox {
   // Puts a program of this machine on PATH under its own name; false where it has none.
   bool LinkTool(const std::string& name);
   // Adds a launcher that plays `machine run`, `list`, `delete` and `accelerator` from the files
-  // run_output, run_status, list and accelerator, and writes its arguments, a line a call, to the file calls.
+  // run_output, run_status, list and accelerator, and writes its arguments, a line a call, to the
+  // file calls.
   void AddLauncher(const std::string& version);
 
   void Set(const std::string& variable, const std::string& value) {
