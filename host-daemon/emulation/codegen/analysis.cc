@@ -4,6 +4,8 @@
 #include <functional>
 #include <set>
 
+#include "host-daemon/emulation/codegen/call_layout.h"
+
 namespace smolvm::emulation::codegen {
 namespace {
 
@@ -68,10 +70,10 @@ class Analyser {
     facts_.is_coroutine = WaitsInKernelOnly();
     for (FunctionFacts& f : facts_.functions) {
       LayOutFrame(&f);
-      facts_.local_bytes += f.frame_bytes;
+      facts_.local_bytes += AlignUp(f.local_bytes, 16);
+      facts_.window_bytes += f.frame_bytes;
       facts_.instruction_count += Body(f).body.size();
     }
-    if (facts_.unbounded_stack) facts_.local_bytes = AlignUp(facts_.local_bytes, 16);
     return true;
   }
 
@@ -96,8 +98,9 @@ class Analyser {
       f.cfg = ptx::BuildCfg(function);
       facts_.functions.push_back(std::move(f));
       Callees callees = CalleesOf(function);
-      facts_.unbounded_stack |= std::ranges::any_of(
-          function.body, [](const Instruction& i) { return i.opcode == Opcode::kAlloca; });
+      facts_.unbounded_stack |= std::ranges::any_of(function.body, [](const Instruction& i) {
+        return i.opcode == Opcode::kAlloca || i.opcode == Opcode::kStackrestore;
+      });
       if (callees.indirect) {
         facts_.unbounded_stack = true;
         callees.direct.insert(callees.direct.end(), facts_.address_taken.begin(),
@@ -175,18 +178,38 @@ class Analyser {
   void LayOutFrame(FunctionFacts* f) {
     const Function& function = Body(*f);
     f->local_offsets.resize(function.variables.size());
-    uint64_t end = 0;
+    uint64_t end = PlaceVariables(f, StateSpace::kLocal, 0);
+    if (f->index != facts_.kernel) end = PlaceParams(f, end);
+    f->local_bytes = end;
+    end = PlaceVariables(f, StateSpace::kParam, end);
+    // Frames begin 16-aligned; larger alignments than that are given by nvcc to nothing in local
+    // memory.
+    f->call_offset = AlignUp(end, kCallBlockAlignment);
+    f->frame_bytes = AlignUp(f->call_offset + CallBytes(function), 16);
+  }
+
+  uint64_t PlaceVariables(FunctionFacts* f, StateSpace space, uint64_t end) const {
+    const Function& function = Body(*f);
     for (size_t i = 0; i < function.variables.size(); ++i) {
       const ptx::Variable& variable = function.variables[i];
-      if (variable.space != StateSpace::kLocal) continue;
+      if (variable.space != space) continue;
       end = AlignUp(end, variable.alignment);
       f->local_offsets[i] = end;
       end += variable.bytes;
     }
-    if (f->index != facts_.kernel) end = PlaceParams(f, end);
-    // Frames begin 16-aligned; larger alignments than that are given by nvcc to nothing in local
-    // memory.
-    f->frame_bytes = AlignUp(end, 16);
+    return end;
+  }
+
+  // Of the largest call that it makes: one is over when the next begins.
+  uint64_t CallBytes(const Function& function) const {
+    uint64_t most = 0;
+    for (const ptx::Call& call : function.calls) {
+      const Signature signature = SignatureOf(module_, function, call);
+      if (!signature) continue;
+      most = std::max(most, CallBlockBytes(LayOut(*signature.returns)) +
+                                CallBlockBytes(LayOut(*signature.params)));
+    }
+    return most;
   }
 
   void FindRecursion() {

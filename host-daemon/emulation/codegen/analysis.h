@@ -22,13 +22,16 @@ inline constexpr uint64_t kNotInFrame = UINT64_MAX;
 struct FunctionFacts {
   uint32_t index = ptx::kNoIndex;
   ptx::Cfg cfg;
-  // Offsets in the function's frame of local memory and in the block's shared memory, by index in
-  // Function::variables.
+  // Offsets in the function's frame, of .local variables and those that calls pass (.param), and in
+  // the block's shared memory, by index in Function::variables.
   std::vector<uint64_t> local_offsets;
   std::vector<uint64_t> shared_offsets;
   // In the frame too: parameters of a function (not a kernel's) whose address is taken, which is
   // one of local memory (PTX ISA, "mov"); kNotInFrame for the others. By index in Function::params.
   std::vector<uint64_t> param_offsets;
+  // Where, behind them, the blocks of a call's results and arguments lie.
+  uint64_t call_offset = 0;
+  uint64_t local_bytes = 0;  // of .local variables and parameters alone
   uint64_t frame_bytes = 0;
   bool is_recursive = false;
   // Blocks whose end must yield when control goes back: loops that wait for other threads.
@@ -43,8 +46,11 @@ struct KernelFacts {
   std::map<uint32_t, uint64_t> shared_variables;  // Module::variables index → offset
   uint64_t static_shared_bytes = 0;
   uint64_t dynamic_shared_offset = 0;  // where extern .shared arrays begin
-  uint64_t local_bytes = 0;            // frames of all functions, each once
-  bool unbounded_stack = false;        // recursion, indirect calls or alloca
+  uint64_t local_bytes = 0;            // of all functions, each once: what CUDA calls local memory
+  uint64_t window_bytes = 0;           // frames of all functions, each once
+  // Whether what a thread has running at a time may take more than window_bytes: recursion, calls
+  // of pointers, and whatever moves the stack by a number of the program's.
+  bool unbounded_stack = false;
   bool needs_fibres = false;
   // Threads wait in the kernel's own code only, so that it can be compiled as a coroutine: a wait
   // is a return, and threads need no stacks of their own.

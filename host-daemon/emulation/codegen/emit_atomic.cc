@@ -34,20 +34,20 @@ bool IsFloatType(ptx::Type type) { return ptx::IsFloat(type); }
 
 }  // namespace
 
-V FunctionEmitter::CasLoop(V pointer, unsigned bits, const std::function<V(V)>& next) {
+V FunctionEmitter::CasLoop(Checked at, unsigned bits, const std::function<V(V)>& next) {
   llvm::BasicBlock* before = b.GetInsertBlock();
   llvm::BasicBlock* loop = NewBlock("cas");
   llvm::BasicBlock* done = NewBlock("cas_done");
-  V first = b.CreateAlignedLoad(Int(bits), pointer, llvm::Align(bits / 8));
-  llvm::cast<llvm::LoadInst>(first)->setAtomic(llvm::AtomicOrdering::Monotonic);
+  llvm::LoadInst* first = LoadFrom(at, Int(bits), bits / 8);
+  first->setAtomic(llvm::AtomicOrdering::Monotonic);
   b.CreateBr(loop);
   b.SetInsertPoint(loop);
   llvm::PHINode* old_value = b.CreatePHI(Int(bits), 2);
   old_value->addIncoming(first, before);
   V wanted = next(old_value);
-  V result = b.CreateAtomicCmpXchg(pointer, old_value, wanted, llvm::Align(bits / 8),
-                                   llvm::AtomicOrdering::SequentiallyConsistent,
-                                   llvm::AtomicOrdering::Monotonic);
+  V result = b.raw().CreateAtomicCmpXchg(at.pointer(), old_value, wanted, llvm::Align(bits / 8),
+                                         llvm::AtomicOrdering::SequentiallyConsistent,
+                                         llvm::AtomicOrdering::Monotonic);
   old_value->addIncoming(b.CreateExtractValue(result, 0), b.GetInsertBlock());
   b.CreateCondBr(b.CreateExtractValue(result, 1), done, loop);
   b.SetInsertPoint(done);
@@ -93,36 +93,35 @@ V FunctionEmitter::AtomicPacked(const Instruction& i, V old_bits, Type type, V o
   return result;
 }
 
-V FunctionEmitter::Atomic(const Instruction& i, V pointer, Type type, V operand, V compare) {
+V FunctionEmitter::Atomic(const Instruction& i, Checked at, Type type, V operand, V compare) {
   using RMW = llvm::AtomicRMWInst;
   const unsigned bits = ptx::BitsOf(type);
   const llvm::Align align(bits / 8);
   const Reduction op = i.modifiers.reduction;
   const llvm::AtomicOrdering ordering = OrderingOf(i.modifiers.order);
   const auto rmw = [&](RMW::BinOp kind) -> V {
-    return b.CreateAtomicRMW(kind, pointer, operand, align, ordering);
+    return b.raw().CreateAtomicRMW(kind, at.pointer(), operand, align, ordering);
   };
   if (op == Reduction::kCas) {
-    V result = b.CreateAtomicCmpXchg(pointer, compare, operand, align,
-                                     llvm::AtomicOrdering::SequentiallyConsistent,
-                                     llvm::AtomicOrdering::SequentiallyConsistent);
+    V result = b.raw().CreateAtomicCmpXchg(at.pointer(), compare, operand, align,
+                                           llvm::AtomicOrdering::SequentiallyConsistent,
+                                           llvm::AtomicOrdering::SequentiallyConsistent);
     return b.CreateExtractValue(result, 0);
   }
   if (op == Reduction::kExch) {
-    if (bits == 128) return CasLoop(pointer, bits, [&](V) { return operand; });
+    if (bits == 128) return CasLoop(at, bits, [&](V) { return operand; });
     return rmw(RMW::Xchg);
   }
   if (IsFloatType(type)) {
     if (type == Type::kF16x2 || type == Type::kBf16x2) {
-      return CasLoop(pointer, bits,
+      return CasLoop(at, bits,
                      [&](V old_bits) { return AtomicPacked(i, old_bits, type, operand); });
     }
     if (op != Reduction::kAdd && !IsHalf(type)) {
       Refuse(i);
       return operand;
     }
-    return CasLoop(pointer, bits,
-                   [&](V old_bits) { return AtomicFloat(i, old_bits, type, operand); });
+    return CasLoop(at, bits, [&](V old_bits) { return AtomicFloat(i, old_bits, type, operand); });
   }
   switch (op) {
     case Reduction::kAdd:
@@ -138,13 +137,13 @@ V FunctionEmitter::Atomic(const Instruction& i, V pointer, Type type, V operand,
     case Reduction::kMax:
       return rmw(ptx::IsSigned(type) ? RMW::Max : RMW::UMax);
     case Reduction::kInc:  // d = old >= b ? 0 : old + 1
-      return CasLoop(pointer, bits, [&](V old_value) {
+      return CasLoop(at, bits, [&](V old_value) {
         V zero = llvm::ConstantInt::get(Int(bits), 0);
         return b.CreateSelect(b.CreateICmpUGE(old_value, operand), zero,
                               b.CreateAdd(old_value, llvm::ConstantInt::get(Int(bits), 1)));
       });
     case Reduction::kDec:  // d = old == 0 or old > b ? b : old - 1
-      return CasLoop(pointer, bits, [&](V old_value) {
+      return CasLoop(at, bits, [&](V old_value) {
         V zero = llvm::ConstantInt::get(Int(bits), 0);
         V wrap = b.CreateOr(b.CreateICmpEQ(old_value, zero), b.CreateICmpUGT(old_value, operand));
         return b.CreateSelect(wrap, operand,
@@ -164,14 +163,13 @@ void FunctionEmitter::EmitAtom(const Instruction& i) {
   const unsigned count = i.modifiers.vector;
   if (bytes < 2 || bytes > 16) return Refuse(i);
   const Operand& value = i.operands[first + 1];
-  V pointer = Pointer(i, i.operands[first], {i.modifiers.space, bytes * count, true});
+  const Checked at = Pointer(i, i.operands[first], {i.modifiers.space, bytes * count, Use::kWrite});
   if (count > 1) {
     // Vectors are atomic member by member (PTX ISA, atom).
     if (value.kind != Operand::Kind::kVector) return Refuse(i);
     const auto sources = i.ElementsOf(value);
     for (size_t k = 0; k < sources.size(); ++k) {
-      V at = b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), pointer, k * bytes);
-      V result = Atomic(i, at, type, ReadBits(sources[k], type), nullptr);
+      V result = Atomic(i, At(at, k * bytes), type, ReadBits(sources[k], type), nullptr);
       if (returns && i.operands[0].kind == Operand::Kind::kVector) {
         WriteBits(i.ElementsOf(i.operands[0])[k], result, type);
       }
@@ -186,7 +184,7 @@ void FunctionEmitter::EmitAtom(const Instruction& i) {
     compare = operand;
     operand = ReadBits(i.operands[first + 2], type);
   }
-  V result = Atomic(i, pointer, type, operand, compare);
+  V result = Atomic(i, at, type, operand, compare);
   if (returns) WriteBits(i.operands[0], result, type);
 }
 
@@ -200,25 +198,27 @@ constexpr unsigned kCountBits = 20;
 constexpr uint64_t kCountMask = (uint64_t{1} << kCountBits) - 1;
 }  // namespace
 
+Checked FunctionEmitter::MbarrierAt(const Instruction& i, const Operand& address, Use use) {
+  const bool is_generic = i.modifiers.space == StateSpace::kNone;
+  return Pointer(i, address, {is_generic ? StateSpace::kNone : StateSpace::kShared, 8, use});
+}
+
 void FunctionEmitter::EmitMbarrierInit(const Instruction& i) {
-  V pointer = Pointer(
-      i, i.operands[0],
-      {i.modifiers.space == StateSpace::kNone ? StateSpace::kNone : StateSpace::kShared, 8});
+  const Checked at = MbarrierAt(i, i.operands[0], Use::kWrite);
   if (i.opcode == Opcode::kMbarrierInval) {
-    StoreBits(pointer, I64(0), Order::kRelaxed, false);
+    StoreBits(at, I64(0), Order::kRelaxed, false);
     return;
   }
   V count =
       b.CreateAnd(b.CreateZExt(Read(i.operands[1], Type::kU32), b.getInt64Ty()), I64(kCountMask));
-  StoreBits(pointer, b.CreateOr(count, b.CreateShl(count, kCountBits)), Order::kRelaxed, false);
+  StoreBits(at, b.CreateOr(count, b.CreateShl(count, kCountBits)), Order::kRelaxed, false);
 }
 
 // The copies before it are done: with .noinc it is an arrival. Otherwise it makes one more pending,
 // and arrives, which is nothing.
 void FunctionEmitter::EmitCpAsyncArrive(const Instruction& i) {
   if (i.text.find(".noinc") != std::string_view::npos) return EmitMbarrierArrive(i);
-  const bool is_generic = i.modifiers.space == StateSpace::kNone;
-  Pointer(i, i.operands[0], {is_generic ? StateSpace::kNone : StateSpace::kShared, 8, true});
+  MbarrierAt(i, i.operands[0], Use::kWrite);
 }
 
 void FunctionEmitter::EmitMbarrierArrive(const Instruction& i) {
@@ -234,11 +234,9 @@ void FunctionEmitter::EmitMbarrierArrive(const Instruction& i) {
   V count = address + 1 < i.operands.size()
                 ? b.CreateZExt(Read(i.operands[address + 1], Type::kU32), b.getInt64Ty())
                 : static_cast<V>(I64(1));
-  V pointer = Pointer(
-      i, i.operands[address],
-      {i.modifiers.space == StateSpace::kNone ? StateSpace::kNone : StateSpace::kShared, 8});
+  const Checked at = MbarrierAt(i, i.operands[address], Use::kWrite);
   const bool drop = i.opcode == Opcode::kMbarrierArriveDrop;
-  V old_state = CasLoop(pointer, 64, [&](V state) -> V {
+  V old_state = CasLoop(at, 64, [&](V state) -> V {
     V pending =
         b.CreateSub(b.CreateAnd(state, I64(kCountMask)), b.CreateAnd(count, I64(kCountMask)));
     pending = b.CreateAnd(pending, I64(kCountMask));
@@ -257,10 +255,7 @@ void FunctionEmitter::EmitMbarrierArrive(const Instruction& i) {
 // around it yields.
 void FunctionEmitter::EmitMbarrierTest(const Instruction& i) {
   const bool by_parity = i.text.find(".parity") != std::string_view::npos;
-  V pointer = Pointer(
-      i, i.operands[1],
-      {i.modifiers.space == StateSpace::kNone ? StateSpace::kNone : StateSpace::kShared, 8});
-  V state = LoadBits(pointer, 64, Order::kAcquire, false);
+  V state = LoadBits(MbarrierAt(i, i.operands[1], Use::kRead), 64, Order::kAcquire, false);
   V now = b.CreateLShr(state, 63);
   V waited =
       by_parity ? b.CreateAnd(b.CreateZExt(Read(i.operands[2], Type::kU32), b.getInt64Ty()), I64(1))

@@ -44,7 +44,7 @@ V FunctionEmitter::CallHelperOnce(Helper helper, llvm::ArrayRef<V> arguments) {
                 ? helpers
                 : LoadContext(b, block_ctx, offsetof(BlockContext, helpers), m.ptr(), false);
   V function = LoadContext(b, table, static_cast<size_t>(helper) * sizeof(void*), m.ptr(), true);
-  llvm::CallInst* call = b.CreateCall(m.HelperType(helper), function, arguments);
+  llvm::CallInst* call = b.raw().CreateCall(m.HelperType(helper), function, arguments);
   call->setDoesNotThrow();
   return call;
 }

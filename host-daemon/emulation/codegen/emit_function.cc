@@ -24,12 +24,7 @@ FunctionEmitter::FunctionEmitter(ModuleEmitter& module, const FunctionFacts& fun
 bool FunctionEmitter::Emit(std::string* error) {
   ctx = fn->getArg(0);
   b.SetInsertPoint(llvm::BasicBlock::Create(c, "entry", fn));
-  if (!is_kernel) {
-    args = fn->getArg(1);
-    rets = fn->getArg(2);
-    param_layout_ = LayOut(f.params);
-    return_layout_ = LayOut(f.returns);
-  }
+  if (!is_kernel) FindCallBlocks();
   LoadContexts();
   if (is_kernel && m.facts().is_coroutine) BeginCoroutine();
   PrepareRegisters();
@@ -71,24 +66,12 @@ void FunctionEmitter::PrepareRegisters() {
   NoteFloatDefinitions();
   const auto slot_of = [&](llvm::Type* type) {
     V slot = b.CreateAlloca(type);
-    b.CreateStore(llvm::Constant::getNullValue(type), slot);
+    b.raw().CreateStore(llvm::Constant::getNullValue(type), slot);
     return slot;
   };
   for (uint32_t reg = 0; reg < f.registers.size(); ++reg)
     registers_.push_back(slot_of(RegisterType(reg)));
   carry = slot_of(plan_ == nullptr ? b.getInt1Ty() : LaneVector(b.getInt1Ty()));
-  for (const Variable& variable : f.variables) {
-    V slot = nullptr;
-    if (variable.space == StateSpace::kParam) {
-      // One for each thread.
-      const uint64_t bytes = std::max<uint64_t>(variable.bytes, 1) * lanes();
-      auto* alloca = b.CreateAlloca(llvm::ArrayType::get(b.getInt8Ty(), bytes));
-      alloca->setAlignment(llvm::Align(16));
-      b.CreateMemSet(alloca, b.getInt8(0), bytes, llvm::Align(16));
-      slot = alloca;
-    }
-    param_variables_.push_back(slot);
-  }
 }
 
 // Also one without variables, where alloca may make some that end with it.
@@ -96,23 +79,28 @@ bool FunctionEmitter::KeepsFrame() const {
   return facts.frame_bytes != 0 || m.facts().unbounded_stack;
 }
 
-// Local memory of a call is a frame in the thread's window of the arena, never on the machine's
-// stack: a kernel may write anywhere in its local memory, and must not reach a return address.
+// Local memory of a call, what it passes and what it gets back are a frame in the thread's window
+// of the arena, never on the machine's stack: a kernel may write anywhere in its local memory, and
+// must not reach a return address.
 void FunctionEmitter::EnterFrame() {
   frame = I64(0);
   if (!KeepsFrame()) return;
-  V used = b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, offsetof(ThreadContext, local_used));
-  if (!is_kernel) frame = b.CreateLoad(b.getInt64Ty(), used);
+  if (!is_kernel) frame = LoadLocalUsed();
   V end = b.CreateAdd(frame, I64(facts.frame_bytes));
   if (m.facts().unbounded_stack)
     RaiseIf(b.CreateICmpUGT(end, local_bytes), FaultKind::kStackOverflow);
-  b.CreateStore(end, used);
+  StoreLocalUsed(end);
 }
 
 void FunctionEmitter::LeaveFrame() {
-  if (!KeepsFrame() || is_kernel) return;
-  b.CreateStore(
-      frame, b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, offsetof(ThreadContext, local_used)));
+  if (KeepsFrame() && !is_kernel) StoreLocalUsed(frame);
+}
+
+V FunctionEmitter::LoadLocalUsed() {
+  return LoadContext(b, ctx, offsetof(ThreadContext, local_used), b.getInt64Ty(), false);
+}
+void FunctionEmitter::StoreLocalUsed(V bytes) {
+  StoreContext(b, ctx, offsetof(ThreadContext, local_used), bytes);
 }
 
 void FunctionEmitter::LoadRegisterParams() {
@@ -121,9 +109,7 @@ void FunctionEmitter::LoadRegisterParams() {
     const Variable& param = f.params[k];
     if (param.reg == ptx::kNoIndex) continue;
     const unsigned bits = std::max(8u, ptx::BitsOf(param.type));
-    V value = b.CreateAlignedLoad(
-        Int(bits), b.CreateConstGEP1_64(b.getInt8Ty(), args, param_layout_.offsets[k]),
-        llvm::Align(1));
+    V value = LoadFrom(At(arguments_, param_layout_.offsets[k]), Int(bits), 1);
     Operand reg;
     reg.kind = Operand::Kind::kRegister;
     reg.index = param.reg;
@@ -135,8 +121,8 @@ void FunctionEmitter::CopyParamsToFrame() {
   if (is_kernel) return;
   for (uint32_t k = 0; k < f.params.size(); ++k) {
     if (facts.param_offsets[k] == kNotInFrame) continue;
-    V from = b.CreateConstGEP1_64(b.getInt8Ty(), args, param_layout_.offsets[k]);
-    b.CreateMemCpy(ParamInFrame(k), llvm::Align(1), from, llvm::Align(1), f.params[k].bytes);
+    const uint64_t bytes = f.params[k].bytes;
+    Copy(InFrame(facts.param_offsets[k], bytes), At(arguments_, param_layout_.offsets[k]), bytes);
   }
 }
 
@@ -186,9 +172,9 @@ void FunctionEmitter::YieldOnBackEdge(uint32_t block) {
     back = back || (to <= block && facts.block_in_waiting_loop[to]);
   }
   if (!back) return;
-  V slot = b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, offsetof(ThreadContext, spins));
-  V left = b.CreateSub(b.CreateLoad(b.getInt32Ty(), slot), I32(1));
-  b.CreateStore(left, slot);
+  constexpr size_t kSpins = offsetof(ThreadContext, spins);
+  V left = b.CreateSub(LoadContext(b, ctx, kSpins, b.getInt32Ty(), false), I32(1));
+  StoreContext(b, ctx, kSpins, left);
   llvm::BasicBlock* yield = NewBlock("yield");
   llvm::BasicBlock* after = NewBlock("after");
   b.CreateCondBr(b.CreateICmpEQ(left, I32(0)), yield, after);
@@ -251,9 +237,7 @@ void FunctionEmitter::Return() {
       const Variable& result = f.returns[k];
       if (result.reg == ptx::kNoIndex) continue;
       V value = ReadRegisterBits(result.reg, std::max(8u, ptx::BitsOf(result.type)));
-      b.CreateAlignedStore(value,
-                           b.CreateConstGEP1_64(b.getInt8Ty(), rets, return_layout_.offsets[k]),
-                           llvm::Align(1));
+      StoreTo(At(results_, return_layout_.offsets[k]), value, 1);
     }
   }
   if (coroutine == nullptr) {

@@ -57,8 +57,7 @@ V FunctionEmitter::ActiveLanes() {
 
 // Tells faults which thread it is.
 void FunctionEmitter::NoteThread(V lane) {
-  b.CreateStore(lane,
-                b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, offsetof(ThreadContext, lane_at)));
+  StoreContext(b, ctx, offsetof(ThreadContext, lane_at), lane);
 }
 V FunctionEmitter::NoteFirstActive() {
   V bits = b.CreateZExt(MaskBits(ActiveLanes()), b.getInt32Ty());
@@ -113,12 +112,12 @@ V FunctionEmitter::CallHelperForLanes(Helper helper, llvm::ArrayRef<V> arguments
     V slot = nullptr;
     if (LaneBuilder::IsLanes(argument)) {
       slot = entry.CreateAlloca(argument->getType());
-      b.CreateStore(argument, slot);
+      b.raw().CreateStore(argument, slot);
     }
     slots.push_back(slot);
   }
   V results = entry.CreateAlloca(LaneVector(type));
-  b.CreateStore(llvm::Constant::getNullValue(LaneVector(type)), results);
+  b.raw().CreateStore(llvm::Constant::getNullValue(LaneVector(type)), results);
   ForEachLane(ActiveLanes(), [&](V lane) {
     std::vector<V> scalars;
     for (size_t k = 0; k < slots.size(); ++k) {
@@ -127,11 +126,11 @@ V FunctionEmitter::CallHelperForLanes(Helper helper, llvm::ArrayRef<V> arguments
         continue;
       }
       llvm::Type* element = arguments[k]->getType()->getScalarType();
-      scalars.push_back(b.CreateLoad(element, b.CreateGEP(element, slots[k], lane)));
+      scalars.push_back(LoadLane(slots[k], element, lane));
     }
-    b.CreateStore(CallHelperOnce(helper, scalars), b.CreateGEP(type, results, lane));
+    StoreLane(results, CallHelperOnce(helper, scalars), lane);
   });
-  return b.CreateLoad(LaneVector(type), results);
+  return b.raw().CreateLoad(LaneVector(type), results);
 }
 
 void FunctionEmitter::EmitForLanes(const Instruction& i) {
@@ -155,8 +154,8 @@ void FunctionEmitter::EmitForLanes(const Instruction& i) {
 }
 
 void FunctionEmitter::Send(uint32_t block, V mask) {
-  V waiting = b.CreateLoad(mask->getType(), masks_[block]);
-  b.CreateStore(b.CreateOr(waiting, mask), masks_[block]);
+  V waiting = b.raw().CreateLoad(mask->getType(), masks_[block]);
+  b.raw().CreateStore(b.CreateOr(waiting, mask), masks_[block]);
 }
 
 void FunctionEmitter::EmitEndForLanes(uint32_t block, const Instruction& i) {
@@ -190,10 +189,10 @@ void FunctionEmitter::EmitLaneBlocks() {
   const size_t count = facts.cfg.blocks.size();
   for (size_t k = 0; k < count; ++k) {
     masks_.push_back(b.CreateAlloca(mask_type));
-    b.CreateStore(nobody, masks_.back());
+    b.raw().CreateStore(nobody, masks_.back());
   }
   V width = LoadContext(b, block_ctx, offsetof(BlockContext, ntid), b.getInt32Ty(), true);
-  b.CreateStore(b.CreateICmpULT(ThreadIndex(0), width), masks_[0]);
+  b.raw().CreateStore(b.CreateICmpULT(ThreadIndex(0), width), masks_[0]);
   llvm::BasicBlock* visit = NewBlock("visit");
   b.CreateBr(visit);
   blocks_.assign(count, nullptr);
@@ -201,8 +200,8 @@ void FunctionEmitter::EmitLaneBlocks() {
     if (!facts.cfg.reachable[k]) continue;
     blocks_[k] = visit;
     b.SetInsertPoint(visit);
-    block_mask_ = b.CreateLoad(mask_type, masks_[k]);
-    b.CreateStore(nobody, masks_[k]);
+    block_mask_ = b.raw().CreateLoad(mask_type, masks_[k]);
+    b.raw().CreateStore(nobody, masks_[k]);
     visit = NewBlock("visit");
     if (!plan_->only_ends[k]) {
       llvm::BasicBlock* run = NewBlock("block");
@@ -215,7 +214,7 @@ void FunctionEmitter::EmitLaneBlocks() {
     }
     for (const uint32_t head : plan_->heads_after[k]) {
       llvm::BasicBlock* on = NewBlock("on");
-      b.CreateCondBr(Any(b.CreateLoad(mask_type, masks_[head])), blocks_[head], on);
+      b.CreateCondBr(Any(b.raw().CreateLoad(mask_type, masks_[head])), blocks_[head], on);
       b.SetInsertPoint(on);
     }
     b.CreateBr(visit);

@@ -41,16 +41,17 @@ llvm::AtomicOrdering OrderingOfStore(Order order) {
 
 }  // namespace
 
-V FunctionEmitter::LoadBits(V pointer, unsigned bits, Order order, bool is_volatile) {
-  llvm::LoadInst* load =
-      b.CreateAlignedLoad(Int(bits), pointer, llvm::Align(bits / 8), is_volatile);
+V FunctionEmitter::LoadBits(Checked from, unsigned bits, Order order, bool is_volatile) {
+  llvm::LoadInst* load = LoadFrom(from, Int(bits), bits / 8);
+  load->setVolatile(is_volatile);
   if (IsStrong(order) && bits <= 64) load->setAtomic(OrderingOfLoad(order));
   return load;
 }
 
-void FunctionEmitter::StoreBits(V pointer, V value, Order order, bool is_volatile) {
+void FunctionEmitter::StoreBits(Checked to, V value, Order order, bool is_volatile) {
   const unsigned bits = value->getType()->getIntegerBitWidth();
-  llvm::StoreInst* store = b.CreateAlignedStore(value, pointer, llvm::Align(bits / 8), is_volatile);
+  llvm::StoreInst* store = StoreTo(to, value, bits / 8);
+  store->setVolatile(is_volatile);
   if (IsStrong(order) && bits <= 64) store->setAtomic(OrderingOfStore(order));
 }
 
@@ -60,28 +61,23 @@ void FunctionEmitter::EmitLd(const Instruction& i) {
   const unsigned total = size * i.modifiers.vector;
   const Operand& address = i.operands[1];
   if (type == Type::kPred || total > 32) return Refuse(i);
-  V pointer;
-  unsigned alignment = size;
-  if (i.modifiers.space == StateSpace::kParam) {
-    pointer = ParamPointer(i, address, total);
-    alignment = 1;  // a parameter of a call lies where its layout puts it
-  } else {
-    pointer = Pointer(i, address, {i.modifiers.space, total});
-  }
+  const bool is_param = i.modifiers.space == StateSpace::kParam;
+  const Access access{i.modifiers.space, total, Use::kRead};
+  const Checked from = is_param ? ParamPointer(i, address, access) : Pointer(i, address, access);
   const bool is_volatile =
       i.modifiers.order == Order::kVolatile || i.modifiers.order == Order::kMmio;
-  const bool invariant = i.modifiers.space == StateSpace::kParam && is_kernel &&
-                         address.symbol.kind == ptx::SymbolKind::kParam;
+  const bool invariant = is_param && is_kernel && address.symbol.kind == ptx::SymbolKind::kParam;
   std::vector<Operand> destinations{i.operands[0]};
   if (i.operands[0].kind == Operand::Kind::kVector) {
     const auto elements = i.ElementsOf(i.operands[0]);
     destinations.assign(elements.begin(), elements.end());
   }
   for (size_t k = 0; k < destinations.size(); ++k) {
-    V at = k == 0 ? pointer : b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), pointer, k * size);
+    const Checked at = At(from, k * size);
     V value;
-    if (i.modifiers.space == StateSpace::kParam) {
-      llvm::LoadInst* load = b.CreateAlignedLoad(Int(size * 8), at, llvm::Align(alignment));
+    if (is_param) {
+      // A parameter of a call lies where its layout puts it.
+      llvm::LoadInst* load = LoadFrom(at, Int(size * 8), 1);
       if (invariant)
         load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(c, {}));
       value = load;
@@ -100,10 +96,8 @@ void FunctionEmitter::EmitSt(const Instruction& i) {
   if (type == Type::kPred || total > 32) return Refuse(i);
   const bool to_param = i.modifiers.space == StateSpace::kParam;
   const Operand& address = i.operands[0];
-  if (to_param && is_kernel && address.symbol.kind == ptx::SymbolKind::kParam)
-    return Refuse(i, "a kernel's parameter");
-  V pointer = to_param ? ParamPointer(i, address, total)
-                       : Pointer(i, address, {i.modifiers.space, total, true});
+  const Access access{i.modifiers.space, total, Use::kWrite};
+  const Checked to = to_param ? ParamPointer(i, address, access) : Pointer(i, address, access);
   const bool is_volatile =
       i.modifiers.order == Order::kVolatile || i.modifiers.order == Order::kMmio;
   std::vector<Operand> sources{i.operands[1]};
@@ -112,10 +106,10 @@ void FunctionEmitter::EmitSt(const Instruction& i) {
     sources.assign(elements.begin(), elements.end());
   }
   for (size_t k = 0; k < sources.size(); ++k) {
-    V at = k == 0 ? pointer : b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), pointer, k * size);
+    const Checked at = At(to, k * size);
     V value = Resize(ReadBits(sources[k], type), size * 8, false);
     if (to_param) {
-      b.CreateAlignedStore(value, at, llvm::Align(1));
+      StoreTo(at, value, 1);
     } else {
       StoreBits(at, value, i.modifiers.order, is_volatile);
     }
@@ -152,11 +146,10 @@ void FunctionEmitter::EmitFence(const Instruction& i) {
 void FunctionEmitter::EmitCpAsync(const Instruction& i) {
   const uint64_t size = i.operands[2].bits;
   const auto bytes = static_cast<unsigned>(size);
-  V to = Pointer(i, i.operands[0], {StateSpace::kShared, bytes, true});
+  const Checked to = Pointer(i, i.operands[0], {StateSpace::kShared, bytes, Use::kWrite});
+  const Access source{StateSpace::kGlobal, bytes, Use::kRead};
   if (i.operands.size() == 3) {
-    V from = Pointer(i, i.operands[1], {StateSpace::kGlobal, bytes});
-    V all = b.CreateAlignedLoad(Int(bytes * 8), from, llvm::Align(bytes));
-    b.CreateAlignedStore(all, to, llvm::Align(bytes));
+    StoreTo(to, LoadFrom(Pointer(i, i.operands[1], source), Int(bytes * 8), bytes), bytes);
     return;
   }
   const Operand& last = i.operands[3];
@@ -165,13 +158,12 @@ void FunctionEmitter::EmitCpAsync(const Instruction& i) {
   V source_size = is_predicate ? b.CreateSelect(ReadPredicate(last), I32(0), I32(size))
                                : Read(last, Type::kU32);
   // Bytes beyond src-size are zero, and are not read.
-  b.CreateAlignedStore(llvm::ConstantInt::get(Int(bytes * 8), 0), to, llvm::Align(bytes));
+  StoreTo(to, llvm::ConstantInt::get(Int(bytes * 8), 0), bytes);
   llvm::BasicBlock* copy = NewBlock("copy");
   llvm::BasicBlock* after = NewBlock("after");
   b.CreateCondBr(b.CreateICmpNE(source_size, I32(0)), copy, after);
   b.SetInsertPoint(copy);
-  V from = Pointer(i, i.operands[1], {StateSpace::kGlobal, bytes});
-  V value = b.CreateAlignedLoad(Int(bytes * 8), from, llvm::Align(bytes));
+  V value = LoadFrom(Pointer(i, i.operands[1], source), Int(bytes * 8), bytes);
   V kept = Resize(b.CreateShl(Intrinsic(llvm::Intrinsic::umin, {source_size, I32(size)}), 3),
                   bytes * 8, false);
   V all = llvm::ConstantInt::getSigned(Int(bytes * 8), -1);
@@ -180,7 +172,7 @@ void FunctionEmitter::EmitCpAsync(const Instruction& i) {
       full, all,
       b.CreateNot(
           b.CreateShl(all, b.CreateSelect(full, llvm::ConstantInt::get(Int(bytes * 8), 0), kept))));
-  b.CreateAlignedStore(b.CreateAnd(value, mask), to, llvm::Align(bytes));
+  StoreTo(to, b.CreateAnd(value, mask), bytes);
   b.CreateBr(after);
   b.SetInsertPoint(after);
 }

@@ -17,6 +17,10 @@ V LoadContext(llvm::IRBuilder<>& b, V base, size_t offset, llvm::Type* type, boo
   return load;
 }
 
+void StoreContext(llvm::IRBuilder<>& b, V base, size_t offset, V value) {
+  b.CreateStore(value, b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), base, offset));
+}
+
 namespace {
 
 bool HostHasAvx512() {
@@ -39,7 +43,8 @@ ModuleEmitter::ModuleEmitter(llvm::LLVMContext& context, const ptx::Module& sour
       options_(options),
       plan_(plan),
       has_avx512_(HostHasAvx512()),
-      module_(std::make_unique<llvm::Module>("kernel", context)) {}
+      module_(std::make_unique<llvm::Module>("kernel", context)),
+      isolation_(source.variables.size()) {}
 
 llvm::FunctionType* ModuleEmitter::HelperType(Helper helper) {
   const auto type_of = [&](char code) -> llvm::Type* {
@@ -101,9 +106,6 @@ void ModuleEmitter::DeclareFunctions() {
       function->addFnAttr(llvm::Attribute::PresplitCoroutine);
     } else if (is_kernel) {
       function->addFnAttr(llvm::Attribute::AlwaysInline);
-    } else {
-      function->addParamAttr(1, llvm::Attribute::NoAlias);
-      function->addParamAttr(2, llvm::Attribute::NoAlias);
     }
     functions_.push_back(function);
   }
@@ -123,12 +125,13 @@ llvm::GlobalVariable* ModuleEmitter::CallTable() {
   std::vector<llvm::Constant*> entries;
   for (const uint32_t index : facts_.address_taken) {
     const ptx::Function& function = source_.functions[index];
-    llvm::Constant* target = facts_.position.contains(index)
-                                 ? static_cast<llvm::Constant*>(FunctionAt(index))
-                                 : llvm::ConstantPointerNull::get(ptr());
-    entries.push_back(llvm::ConstantStruct::get(
-        entry,
-        {target, llvm::ConstantInt::get(i64, SignatureOf(function.returns, function.params))}));
+    // Nothing calls what the kernel does not have: no layout has the number 0.
+    const bool is_here = facts_.position.contains(index);
+    llvm::Constant* target = is_here ? static_cast<llvm::Constant*>(FunctionAt(index))
+                                     : llvm::ConstantPointerNull::get(ptr());
+    const uint64_t layout = is_here ? layouts_.Of(function.returns, function.params) : 0;
+    entries.push_back(
+        llvm::ConstantStruct::get(entry, {target, llvm::ConstantInt::get(i64, layout)}));
   }
   auto* type = llvm::ArrayType::get(entry, entries.size());
   call_table_ = new llvm::GlobalVariable(*module_, type, true, llvm::GlobalValue::InternalLinkage,
@@ -196,8 +199,7 @@ void ModuleEmitter::EmitWrapper() {
     phi[k] = b.CreatePHI(b.getInt32Ty(), 2);
     phi[k]->addIncoming(b.getInt32(0), before);
     index[k] = phi[k];
-    b.CreateStore(index[k],
-                  b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), ctx, tid(static_cast<unsigned>(k))));
+    StoreContext(b, ctx, tid(static_cast<unsigned>(k)), index[k]);
   }
   b.CreateCall(body, {ctx, index[0], index[1], index[2]});
   for (unsigned k = 0; k < 3; ++k) {
@@ -223,6 +225,10 @@ std::unique_ptr<llvm::Module> ModuleEmitter::Emit(std::string* error) {
   llvm::raw_string_ostream stream(problem);
   if (llvm::verifyModule(*module_, &stream)) {
     *error = "internal: " + problem;
+    return nullptr;
+  }
+  if (std::string escape = FindEscape(*module_, isolation_); !escape.empty()) {
+    *error = "internal: " + escape;
     return nullptr;
   }
   return std::move(module_);

@@ -140,19 +140,19 @@ llvm::Type* FunctionEmitter::RegisterType(uint32_t reg) {
 
 // A register, or the carry flag.
 V FunctionEmitter::LoadSlot(V slot) {
-  V value = b.CreateLoad(llvm::cast<llvm::AllocaInst>(slot)->getAllocatedType(), slot);
+  V value = b.raw().CreateLoad(llvm::cast<llvm::AllocaInst>(slot)->getAllocatedType(), slot);
   return lane_ == nullptr ? value : Lane(value, lane_);
 }
 
 void FunctionEmitter::StoreSlot(V slot, V value, bool is_temporary) {
   llvm::Type* type = llvm::cast<llvm::AllocaInst>(slot)->getAllocatedType();
   if (plan_ == nullptr) {
-    b.CreateStore(value, slot);
+    b.raw().CreateStore(value, slot);
     return;
   }
-  V old = b.CreateLoad(type, slot);
+  V old = b.raw().CreateLoad(type, slot);
   if (type->isVectorTy() && lane_ != nullptr) {
-    b.CreateStore(WithLane(old, value, lane_), slot);
+    b.raw().CreateStore(WithLane(old, value, lane_), slot);
     return;
   }
   value = b.Widened(value, old);
@@ -162,7 +162,7 @@ void FunctionEmitter::StoreSlot(V slot, V value, bool is_temporary) {
     error_ = "internal: a register that varies between lanes";
     return;
   }
-  b.CreateStore(value, slot);
+  b.raw().CreateStore(value, slot);
 }
 
 void FunctionEmitter::StoreRegister(uint32_t reg, V value) {

@@ -20,8 +20,7 @@ void FunctionEmitter::EmitBarrier(const Instruction& i) {
   if (coroutine != nullptr && is_plain) {
     // __syncthreads(): the scheduler looks when the thread has returned. A plain store, so that one
     // thread's turn does not wait for the one's before it.
-    b.CreateStore(I32(1), b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), block_ctx,
-                                                       offsetof(BlockContext, arrived)));
+    StoreContext(b, block_ctx, offsetof(BlockContext, arrived), I32(1));
   } else {
     CallHelper(Helper::kBarSync, {ctx, id, count});
   }

@@ -1,10 +1,11 @@
-// PTX IR to LLVM IR. Internal to codegen: the only header, with lane_builder.h, that includes
-// LLVM's.
+// PTX IR to LLVM IR. Internal to codegen: the only header, with lane_builder.h and isolation.h,
+// that includes LLVM's.
 //
 // ModuleEmitter makes the LLVM module of one kernel; FunctionEmitter makes one function of it.
 // FunctionEmitter's methods are grouped by file: emit_function (control flow), emit_operand,
-// emit_address, emit_memory, emit_atomic, emit_integer, emit_bits, emit_float, emit_convert,
-// emit_move, emit_sync, emit_call; for several threads at once, emit_lanes and emit_lane_memory.
+// emit_address, emit_checks, emit_memory, emit_atomic, emit_integer, emit_bits, emit_float,
+// emit_convert, emit_move, emit_sync, emit_call; for several threads at once, emit_lanes and
+// emit_lane_memory.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -16,7 +17,9 @@
 #include <vector>
 
 #include "host-daemon/emulation/codegen/analysis.h"
+#include "host-daemon/emulation/codegen/call_layout.h"
 #include "host-daemon/emulation/codegen/compiler.h"
+#include "host-daemon/emulation/codegen/isolation.h"
 #include "host-daemon/emulation/codegen/lane_builder.h"
 #include "host-daemon/emulation/codegen/lanes.h"
 #include "host-daemon/emulation/runtime/helpers.h"
@@ -25,16 +28,6 @@
 namespace smolvm::emulation::codegen {
 
 using V = llvm::Value*;
-
-// Where each parameter lies in the block that a call passes by address.
-struct ParamLayout {
-  std::vector<uint64_t> offsets;
-  uint64_t bytes = 0;
-};
-ParamLayout LayOut(const std::vector<ptx::Variable>& variables);
-// Equal for functions that may be called through each other's prototypes.
-uint64_t SignatureOf(const std::vector<ptx::Variable>& returns,
-                     const std::vector<ptx::Variable>& params);
 
 class ModuleEmitter {
  public:
@@ -55,6 +48,8 @@ class ModuleEmitter {
   unsigned lanes() const { return plan_ == nullptr ? 1 : options_.lanes; }
   // Whether the machine has AVX-512 F, whose instructions name their rounding.
   bool has_avx512() const { return has_avx512_; }
+  Isolation& isolation() { return isolation_; }
+  LayoutNumbers& layouts() { return layouts_; }
 
   llvm::Function* FunctionAt(uint32_t index) { return functions_[facts_.position.at(index)]; }
   llvm::FunctionType* HelperType(Helper helper);
@@ -79,13 +74,20 @@ class ModuleEmitter {
   const LanePlan* const plan_;
   const bool has_avx512_;
   std::unique_ptr<llvm::Module> module_;
+  Isolation isolation_;
+  LayoutNumbers layouts_;
   std::vector<llvm::Function*> functions_;
   llvm::Function* access_fault_ = nullptr;
   llvm::GlobalVariable* call_table_ = nullptr;
 };
 
-// Loads of the two context structures; shared by FunctionEmitter and the wrapper.
+// Whether an access at a constant offset from the variable's beginning stays inside it and is
+// aligned, however the variable is placed: then it needs no check.
+bool StaysInside(const ptx::Variable& variable, int64_t offset, uint64_t bytes, uint64_t alignment);
+
+// Fields of the two context structures; shared by FunctionEmitter and the wrapper.
 V LoadContext(llvm::IRBuilder<>& b, V base, size_t offset, llvm::Type* type, bool invariant);
+void StoreContext(llvm::IRBuilder<>& b, V base, size_t offset, V value);
 
 class FunctionEmitter {
  public:
@@ -107,6 +109,8 @@ class FunctionEmitter {
   bool KeepsFrame() const;
   void EnterFrame();
   void LeaveFrame();
+  V LoadLocalUsed();
+  void StoreLocalUsed(V bytes);
   void LoadRegisterParams();
   void CopyParamsToFrame();
   void EmitBlock(uint32_t block);
@@ -177,35 +181,55 @@ class FunctionEmitter {
   bool CopiesAsFloat(const Operand& to, Type type) const;
 
   // ---- emit_address.cc ----
-  struct Access {
-    ptx::StateSpace space;
-    unsigned bytes;  // of the whole access, which is also its alignment
-    bool writes = false;
-  };
-  // A checked pointer; branches to a fault when the address is bad.
-  V Pointer(const Instruction& i, const Operand& address, Access access);
-  V PointerAt(V address, Access access);  // a 64-bit address in the access's space
   V SymbolAddress(const Instruction& i, ptx::Symbol symbol, int64_t offset);
   V AddressValue(const Operand& address);
-  bool IsKnownGood(const Operand& address, Access access, ptx::StateSpace* space);
-  V ParamPointer(const Instruction& i, const Operand& address, unsigned bytes);
-  V ParamInFrame(uint32_t index);
   V VariableAddress(uint32_t index);
-  std::pair<V, V> BoundsOf(V address, ptx::StateSpace space);
-  V Outside(V offset, V bytes, unsigned log2);
-  V OutsideWindows(V address, unsigned log2, bool writes);
-  void FaultIf(V bad, V address, unsigned bytes);
-  void RaiseIf(V bad, FaultKind kind);
   V GenericOf(V address, ptx::StateSpace space);
   void EmitCvta(const Instruction& i);
   void EmitIsspacep(const Instruction& i);
   void EmitMapa(const Instruction& i);
 
-  // ---- emit_lane_memory.cc ----
+  // ---- emit_checks.cc ----
+  enum class Use : uint8_t { kRead, kWrite };  // what is read and written is written
+  struct Access {
+    ptx::StateSpace space;
+    unsigned bytes;  // of the whole access, which is also its alignment
+    Use use;
+    bool writes() const { return use == Use::kWrite; }
+  };
+  // Each branches to a fault, or refuses the kernel, when the address is bad.
+  Checked Pointer(const Instruction& i, const Operand& address, Access access);
+  Checked CheckedAt(V address, Access access);  // a 64-bit address in the access's space
+  Checked ParamPointer(const Instruction& i, const Operand& address, Access access);
+  Checked InFrame(uint64_t offset, uint64_t bytes);
+  void FindCallBlocks();
+  V CheckedTarget(const Instruction& i, V handle, const Signature& signature);
+  Checked LaneOf(V slot, llvm::Type* element, V lane);
+  V LoadLane(V slot, llvm::Type* element, V lane);
+  void StoreLane(V slot, V value, V lane);
+  Checked RowFrom(V first, V together, Access access, llvm::BasicBlock* outside);
+  Checked ScatteredAt(V addresses, V mask, Access access, llvm::BasicBlock* outside);
+  Checked At(Checked base, uint64_t offset);
+  llvm::LoadInst* LoadFrom(Checked from, llvm::Type* type, uint64_t alignment);
+  llvm::StoreInst* StoreTo(Checked to, V value, uint64_t alignment);
+  void Copy(Checked to, Checked from, uint64_t bytes);
+  void Zero(Checked at, uint64_t bytes);
+  void FaultIf(V bad, V address, unsigned bytes);
+  void RaiseIf(V bad, FaultKind kind);
+  V Settled(V address);
+  // The check itself.
+  Checked MemoryAt(V generic, uint64_t bytes, bool is_writable);
+  Checked Nowhere(const Instruction& i, const char* why);
+  bool IsKnownGood(const Operand& address, Access access, ptx::StateSpace* space);
+  std::pair<V, V> BoundsOf(V address, ptx::StateSpace space);
+  V Outside(V offset, V bytes, unsigned log2);
+  V OutsideWindows(V address, unsigned log2, bool writes);
   V IsInside(V address, unsigned count, Access access);
+
+  // ---- emit_lane_memory.cc ----
   void EmitAccess(const Instruction& i, const Operand& operand, Access access,
-                  const std::function<void(V pointer)>& together,
-                  const std::function<void(V pointers, V mask)>& scattered);
+                  const std::function<void(Checked row)>& together,
+                  const std::function<void(Checked places, V mask)>& scattered);
   void EmitLoadForLanes(const Instruction& i);
   void EmitStoreForLanes(const Instruction& i);
 
@@ -217,13 +241,14 @@ class FunctionEmitter {
   void EmitFence(const Instruction& i);
   void EmitCpAsync(const Instruction& i);
   void EmitNothing(const Instruction& i);
-  V LoadBits(V pointer, unsigned bits, ptx::Order order, bool is_volatile);
-  void StoreBits(V pointer, V value, ptx::Order order, bool is_volatile);
+  V LoadBits(Checked from, unsigned bits, ptx::Order order, bool is_volatile);
+  void StoreBits(Checked to, V value, ptx::Order order, bool is_volatile);
 
   // ---- emit_atomic.cc ----
   void EmitAtom(const Instruction& i);
-  V Atomic(const Instruction& i, V pointer, Type type, V operand, V compare);
-  V CasLoop(V pointer, unsigned bits, const std::function<V(V)>& next);
+  V Atomic(const Instruction& i, Checked at, Type type, V operand, V compare);
+  V CasLoop(Checked at, unsigned bits, const std::function<V(V)>& next);
+  Checked MbarrierAt(const Instruction& i, const Operand& address, Use use);
   V AtomicFloat(const Instruction& i, V old_bits, Type type, V operand_bits);
   V AtomicPacked(const Instruction& i, V old_bits, Type type, V operand_bits);
   void EmitMbarrierInit(const Instruction& i);
@@ -355,8 +380,8 @@ class FunctionEmitter {
   void EmitCall(const Instruction& i);
   void EmitBuiltin(const Instruction& i, Builtin builtin, const ptx::Call& call);
   V ArgumentValue(const Instruction& i, const Operand& operand, Type type);
-  V CallParamPointer(const Instruction& i, const Operand& operand, const ptx::Variable** variable);
-  V CheckedTarget(const Instruction& i, V handle, uint64_t signature);
+  Checked CallParam(const Instruction& i, const Operand& operand, uint64_t bytes, Use use);
+  uint64_t CommonBytes(const ptx::Variable& param, const Operand& operand) const;
   void EmitStack(const Instruction& i);
 
   llvm::BasicBlock* NewBlock(const char* name) { return llvm::BasicBlock::Create(c, name, fn); }
@@ -374,8 +399,7 @@ class FunctionEmitter {
   V ctx = nullptr;
   V block_ctx = nullptr;
   V helpers = nullptr;
-  V args = nullptr;  // of a .func
-  V rets = nullptr;
+  Checked arguments_, results_;  // of a .func
   V shared_base = nullptr, shared_bytes = nullptr, local_base = nullptr, local_bytes = nullptr;
   V params_base = nullptr;
   V coroutine = nullptr;                   // its handle; null in other functions
@@ -386,7 +410,6 @@ class FunctionEmitter {
   // How a 32-bit register gets floating-point values; see NoteFloatDefinitions().
   enum FloatUse : uint8_t { kArithmetic = 1, kRaw = 2 };
   std::vector<uint8_t> float_use_;
-  std::vector<V> param_variables_;  // allocas of .param variables, by index in Function::variables
   std::vector<llvm::BasicBlock*> blocks_;
   ParamLayout param_layout_, return_layout_;
 

@@ -19,6 +19,10 @@ class LaneBuilder : public llvm::IRBuilder<> {
  public:
   using Base::Base;
 
+  // For slots and the contexts; what is a kernel's own memory goes by Checked (emit_checks.cc).
+  // FindEscape() looks at all of it.
+  Base& raw() { return *this; }
+
   static bool IsLanes(const llvm::Value* value) { return value->getType()->isVectorTy(); }
   // `type` with as many elements as `like` has.
   static llvm::Type* ShapedAs(const llvm::Value* like, llvm::Type* type) {
@@ -111,6 +115,30 @@ class LaneBuilder : public llvm::IRBuilder<> {
   SMOLVM_CAST(CreateUIToFP)
   SMOLVM_CAST(CreateFPToSI)
 #undef SMOLVM_CAST
+
+ private:
+  // Everything that touches memory, makes a pointer or calls: by raw() alone.
+  using Base::CreateAlignedLoad;
+  using Base::CreateAlignedStore;
+  using Base::CreateAtomicCmpXchg;
+  using Base::CreateAtomicRMW;
+  using Base::CreateCall;
+  using Base::CreateConstInBoundsGEP1_64;
+  using Base::CreateGEP;
+  using Base::CreateInBoundsGEP;
+  using Base::CreateIndirectBr;
+  using Base::CreateIntToPtr;
+  using Base::CreateInvoke;
+  using Base::CreateLoad;
+  using Base::CreateMaskedGather;
+  using Base::CreateMaskedLoad;
+  using Base::CreateMaskedScatter;
+  using Base::CreateMaskedStore;
+  using Base::CreateMemCpy;
+  using Base::CreateMemMove;
+  using Base::CreateMemSet;
+  using Base::CreatePtrToInt;
+  using Base::CreateStore;
 };
 
 }  // namespace smolvm::emulation::codegen

@@ -11,14 +11,10 @@ using ptx::Opcode;
 using ptx::Operand;
 using ptx::Order;
 using ptx::Special;
-using ptx::StateSpace;
-using ptx::SymbolKind;
 
 // What is compiled twice stays small: beyond these the code costs more than it saves.
 constexpr size_t kMostInstructions = 1000;
 constexpr size_t kMostBlocks = 150;
-// Of .param variables in the kernel's body, which are on the machine's stack once for each lane.
-constexpr uint64_t kMostParamBytes = 4096;
 
 bool EndsThread(const Instruction& instruction) {
   return instruction.opcode == Opcode::kRet || instruction.opcode == Opcode::kExit;
@@ -282,16 +278,12 @@ class Planner {
 
 LaneForm LaneFormOf(const Instruction& i) {
   const bool is_weak = i.modifiers.order == Order::kNone || i.modifiers.order == Order::kWeak;
-  // A .param variable of the body: each lane has its own.
-  const auto is_own_param = [&](const Operand& address) {
-    return i.modifiers.space == StateSpace::kParam && address.symbol.kind == SymbolKind::kLocal;
-  };
   switch (i.opcode) {
     case Opcode::kLd:
     case Opcode::kLdu:
-      return is_weak && !is_own_param(i.operands[1]) ? LaneForm::kLoad : LaneForm::kEach;
+      return is_weak ? LaneForm::kLoad : LaneForm::kEach;
     case Opcode::kSt:
-      return is_weak && !is_own_param(i.operands[0]) ? LaneForm::kStore : LaneForm::kEach;
+      return is_weak ? LaneForm::kStore : LaneForm::kEach;
     case Opcode::kAtom:
     case Opcode::kRed:
     case Opcode::kCpAsync:
@@ -312,7 +304,7 @@ LaneForm LaneFormOf(const Instruction& i) {
 
 bool PlanLanes(const ptx::Module& module, const KernelFacts& facts, LanePlan* plan) {
   if ((facts.needs_fibres && !facts.is_coroutine) || facts.functions.size() != 1 ||
-      facts.local_bytes != 0 || facts.unbounded_stack ||
+      facts.window_bytes != 0 || facts.unbounded_stack ||
       facts.instruction_count > kMostInstructions) {
     return false;
   }
@@ -321,11 +313,6 @@ bool PlanLanes(const ptx::Module& module, const KernelFacts& facts, LanePlan* pl
   if (kernel.cfg.blocks.size() > kMostBlocks || std::ranges::find(waits, true) != waits.end())
     return false;
   const ptx::Function& function = module.functions[kernel.index];
-  uint64_t param_bytes = 0;
-  for (const ptx::Variable& variable : function.variables) {
-    if (variable.space == StateSpace::kParam) param_bytes += variable.bytes;
-    if (param_bytes > kMostParamBytes) return false;
-  }
   const bool refused = std::ranges::any_of(function.body, [](const Instruction& i) {
     return i.opcode == Opcode::kCall || i.opcode == Opcode::kBrxIdx;
   });

@@ -170,7 +170,7 @@ void ProgramImpl::Describe(uint32_t index, JitLog* log) {
     kernel->code.needs_fibres = facts.needs_fibres;
     kernel->code.is_coroutine = facts.is_coroutine;
     kernel->code.static_shared_bytes = facts.static_shared_bytes;
-    kernel->code.local_bytes = facts.local_bytes;
+    kernel->code.local_bytes = facts.window_bytes;
     kernel->code.unbounded_stack = facts.unbounded_stack;
     kernel->code.variables = addresses_.data();
   }
