@@ -3,6 +3,7 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include "host-daemon/emulation/codegen/emitter.h"
+#include "host-daemon/emulation/codegen/param_use.h"
 
 namespace smolvm::emulation::codegen {
 
@@ -29,6 +30,7 @@ bool FunctionEmitter::Emit(std::string* error) {
   if (is_kernel && m.facts().is_coroutine) BeginCoroutine();
   PrepareRegisters();
   EnterFrame();
+  ClearParamVariables();
   LoadRegisterParams();
   CopyParamsToFrame();
   if (plan_ != nullptr) {
@@ -90,6 +92,16 @@ void FunctionEmitter::EnterFrame() {
   if (m.facts().unbounded_stack)
     RaiseIf(b.CreateICmpUGT(end, local_bytes), FaultKind::kStackOverflow);
   StoreLocalUsed(end);
+}
+
+// Variables for calls start as zero where that can be seen.
+void FunctionEmitter::ClearParamVariables() {
+  const std::vector<bool> unwritten = ReadUnwritten(f, facts.cfg);
+  for (size_t k = 0; k < f.variables.size(); ++k) {
+    const Variable& variable = f.variables[k];
+    if (variable.space != StateSpace::kParam || !unwritten[k]) continue;
+    Zero(InFrame(facts.local_offsets[k], variable.bytes), variable.bytes);
+  }
 }
 
 void FunctionEmitter::LeaveFrame() {

@@ -108,6 +108,7 @@ class FunctionEmitter {
   void LoadContexts();
   bool KeepsFrame() const;
   void EnterFrame();
+  void ClearParamVariables();
   void LeaveFrame();
   V LoadLocalUsed();
   void StoreLocalUsed(V bytes);

@@ -19,7 +19,8 @@ inline constexpr uint64_t kMaxVariableBytes = uint64_t{1} << 40;
 // Bytes of initialisers, all variables together: an initialiser of a few characters can sit at the
 // far end of a huge array of arrays.
 inline constexpr uint64_t kMaxInitialBytes = uint64_t{256} << 20;
-// PTX ISA 9.0, 5.1.6.1: parameters of a kernel.
+// PTX ISA 9.0, 5.1.6.1: parameters of a kernel. Here of every function, each way: they lie in the
+// local memory of the thread that calls.
 inline constexpr uint64_t kMaxParamBytes = 32764;
 inline constexpr uint32_t kMaxAlignment = 1u << 20;
 

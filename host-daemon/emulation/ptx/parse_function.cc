@@ -58,11 +58,10 @@ bool Parser::ParseParams(std::vector<Variable>* params, Function* function, uint
   for (Variable& param : *params) {
     param.offset = AlignUp(*bytes, param.alignment);
     *bytes = param.offset + param.bytes;
-    if (*bytes > kMaxVariableBytes) return FailAt(param.line, "the parameters are too large");
-  }
-  if (function->is_entry && *bytes > kMaxParamBytes) {
-    return FailAt(function->line, "a kernel's parameters take at most " +
-                                      std::to_string(kMaxParamBytes) + " bytes");
+    if (*bytes > kMaxParamBytes) {
+      return FailAt(param.line, "the parameters of a function take at most " +
+                                    std::to_string(kMaxParamBytes) + " bytes");
+    }
   }
   return Expect(")");
 }
