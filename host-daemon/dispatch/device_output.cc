@@ -1,12 +1,13 @@
 #include "host-daemon/dispatch/device_output.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <vector>
+
+#include "protocol/base/file_status.h"
 
 namespace smolvm::dispatch {
 namespace {
@@ -19,7 +20,7 @@ void DeviceOutput::SendNew(session::Session& session) {
   if (fd_ < 0) return;
   std::fflush(frame_ == wire::kDeviceOutput ? stdout : stderr);
   struct stat status {};
-  if (fstat(fd_, &status) != 0 || status.st_size <= sent_) return;
+  if (!StatusOf(fd_, &status) || status.st_size <= sent_) return;
   std::vector<char> piece(static_cast<size_t>(std::min(kPieceBytes, status.st_size - sent_)));
   while (sent_ < status.st_size) {
     const auto want = std::min(static_cast<off_t>(piece.size()), status.st_size - sent_);

@@ -29,6 +29,7 @@ VsockDevice::VsockDevice(boost::asio::io_context& io, std::string program,
       arguments_{"--socket=" + endpoint.path, "--port=" + std::to_string(endpoint.port),
                  "--log-level=" + log_level},
       events_(std::move(events)),
+      io_(io),
       control_(io),
       pause_(io) {}
 
@@ -37,6 +38,7 @@ void VsockDevice::Start() {
   std::string error;
   if (!StartChild(program_, arguments_, &child, &error)) return StartAgainSoon(error);
   pid_ = child.pid;
+  log_ = LogPipe::Start(io_, child.log, "vsock_device", child.pid);
   failure_.clear();
   control_.assign(child.control);
   WatchControl();
@@ -75,6 +77,7 @@ void VsockDevice::Reap() {
   int status = 0;
   if (pid_ <= 0 || waitpid(pid_, &status, WNOHANG) != pid_) return;
   pid_ = -1;
+  log_->ReadRest();
   ControlMessage message;
   while (control_.is_open() &&
          worker::ReceiveControl(control_.native_handle(), false, &message) == ControlResult::kGot) {

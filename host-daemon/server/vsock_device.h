@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "host-daemon/server/listener.h"
+#include "host-daemon/server/log_pipe.h"
 #include "host-daemon/server/process.h"
 #include "host-daemon/worker/control.h"
 
@@ -42,9 +43,11 @@ class VsockDevice {
   const transport::Endpoint endpoint_;
   const std::vector<std::string> arguments_;
   const Events events_;
+  boost::asio::io_context& io_;
   boost::asio::posix::stream_descriptor control_;
   boost::asio::steady_timer pause_;
   pid_t pid_ = -1;
+  std::shared_ptr<LogPipe> log_;
   std::string failure_;
   bool ever_ready_ = false;
   bool stopped_ = false;

@@ -91,7 +91,7 @@ worker::SandboxNeeds NeedsOf(const DeviceOptions& options) {
       std::filesystem::path(options.device.socket_path).parent_path();
   return {.folder = folder.empty() ? "." : folder.string(),
           .entries = worker::SandboxNeeds::Entries::kRemove,
-          .unix_sockets = true};
+          .accepts = true};
 }
 
 int Run(const DeviceOptions& options) {

@@ -42,7 +42,10 @@ bool MakeToken(char* token) {
 }  // namespace
 
 WorkerPool::Worker::Worker(boost::asio::io_context& io, const Child& child)
-    : pid(child.pid), control(io, child.control), start_limit(io, kStartLimit) {}
+    : pid(child.pid),
+      log(LogPipe::Start(io, child.log, "worker", child.pid)),
+      control(io, child.control),
+      start_limit(io, kStartLimit) {}
 
 WorkerPool::WorkerPool(boost::asio::io_context& io, PoolConfig config, Events events)
     : io_(io), config_(std::move(config)), events_(std::move(events)), pause_(io) {}
@@ -210,6 +213,7 @@ void WorkerPool::OnExit(const std::shared_ptr<Worker>& worker, int status) {
     if (message.header.type == ControlType::kTaken) CloseGuest(worker.get());
   }
   worker->start_limit.cancel();
+  worker->log->ReadRest();
   error_code ignored;
   worker->control.close(ignored);
   if (worker->state == State::kServing) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "host-daemon/server/greeting.h"
+#include "host-daemon/server/log_pipe.h"
 #include "host-daemon/server/process.h"
 
 namespace smolvm::server {
@@ -60,6 +61,7 @@ class WorkerPool {
   struct Worker {
     Worker(boost::asio::io_context& io, const Child& child);
     const pid_t pid;
+    const std::shared_ptr<LogPipe> log;
     boost::asio::posix::stream_descriptor control;
     boost::asio::steady_timer start_limit;
     State state = State::kStarting;

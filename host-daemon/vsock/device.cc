@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "protocol/base/file_status.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::vsock {
@@ -51,8 +52,8 @@ Device::~Device() {
   mux_.ResetAll();
   front_end_.reset();
   struct stat st;
-  if (listener_ && stat(config_.socket_path.c_str(), &st) == 0 &&
-      bound_ == std::pair<uint64_t, uint64_t>(st.st_dev, st.st_ino)) {
+  // Another device that took the path over has removed ours first.
+  if (bound_ && StatusOf(bound_.get(), &st) && st.st_nlink != 0) {
     unlink(config_.socket_path.c_str());
   }
 }
@@ -98,11 +99,11 @@ bool Device::BindSocket(std::string* error) {
   // others could connect.
   if (!fd || fchmod(fd.get(), 0600) != 0 ||
       bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
-      listen(fd.get(), 8) != 0 || stat(path.c_str(), &st) != 0) {
+      listen(fd.get(), 8) != 0) {
     *error = fmt::format("{}: {}", path, strerror(errno));
     return false;
   }
-  bound_ = {st.st_dev, st.st_ino};
+  bound_.reset(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   listener_ = std::move(fd);
   return true;
 }

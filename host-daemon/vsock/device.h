@@ -93,7 +93,7 @@ class Device : private FrontEnd::Observer, private SocketWatcher {
   UniqueFd epoll_;
   UniqueFd wake_;  // eventfd: Stop() and ConnectToGuest()
   UniqueFd listener_;
-  std::pair<uint64_t, uint64_t> bound_{};  // device and inode of the socket, to remove only ours
+  UniqueFd bound_;  // the socket's file (O_PATH), to remove only ours
   std::atomic<bool> stop_{false};
 
   UniqueFd front_end_socket_;

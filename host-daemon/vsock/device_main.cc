@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -17,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "host-daemon/vsock/broker.h"
 #include "host-daemon/vsock/device.h"
 #include "host-daemon/worker/sandbox.h"
 #include "protocol/base/log_limit.h"
@@ -24,7 +23,7 @@
 
 namespace {
 
-using smolvm::UniqueFd;
+using smolvm::vsock::Broker;
 using smolvm::vsock::Device;
 using smolvm::vsock::DeviceConfig;
 namespace log = smolvm::log;
@@ -53,25 +52,9 @@ std::string PathFor(const Options& options, uint32_t port) {
   return options.uds_prefix.empty() ? "" : fmt::format("{}_{}", options.uds_prefix, port);
 }
 
-// A connected socket, or -1. A Unix socket connects at once or, with a full backlog, not at all.
-int ConnectUnix(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    errno = ENAMETOOLONG;
-    return -1;
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    return -1;
-  }
-  return fd.release();
-}
-
-int HandleConnect(const Options& options, uint32_t guest_port, uint32_t host_port) {
+int HandleConnect(const Options& options, Broker& broker, uint32_t guest_port, uint32_t host_port) {
   const std::string path = PathFor(options, host_port);
-  const int fd = path.empty() ? -1 : ConnectUnix(path);
+  const int fd = path.empty() ? -1 : broker.Connect(host_port);
   if (fd < 0 && g_log_limit.Allow()) {
     log::Warn("event=vsock_refused guest_port={} port={} path={} reason={} suppressed={}",
               guest_port, host_port, log::Quote(path),
@@ -89,13 +72,13 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// QEMU is accepted, the ports' sockets connected to, and the device's own socket taken away.
+// QEMU is accepted, and the device's own socket taken away.
 smolvm::worker::SandboxNeeds NeedsOf(const Options& options) {
   const std::filesystem::path folder =
       std::filesystem::path(options.device.socket_path).parent_path();
   return {.folder = folder.empty() ? "." : folder.string(),
           .entries = smolvm::worker::SandboxNeeds::Entries::kRemove,
-          .unix_sockets = true};
+          .accepts = true};
 }
 
 Device* g_device = nullptr;
@@ -103,12 +86,15 @@ Device* g_device = nullptr;
 void OnSignal(int) { g_device->Stop(); }
 
 int RunDevice(const Options& options) {
-  Device device(options.device, [&options](uint32_t guest_port, uint32_t host_port) {
-    return HandleConnect(options, guest_port, host_port);
+  Broker broker;
+  Device device(options.device, [&](uint32_t guest_port, uint32_t host_port) {
+    return HandleConnect(options, broker, guest_port, host_port);
   });
   std::string error;
+  const auto path_of = [&options](uint32_t port) { return PathFor(options, port); };
   // What QEMU and the guest write is parsed from here on.
-  if (!device.Listen(&error) || !smolvm::worker::EnterSandbox(NeedsOf(options), &error)) {
+  if (!device.Listen(&error) || !broker.Start(path_of, &error) ||
+      !smolvm::worker::EnterSandbox(NeedsOf(options), &error)) {
     fmt::print(stderr, "smolvm-vsock-device: {}\n", error);
     return 1;
   }

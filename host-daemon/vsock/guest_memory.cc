@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "host-daemon/limits/address_space.h"
+#include "protocol/base/file_status.h"
 
 namespace smolvm::vsock {
 namespace {
@@ -54,7 +55,7 @@ bool GuestMemory::Map(std::vector<MemoryRegion> regions, std::string* error) {
 
 bool GuestMemory::MapOne(const MemoryRegion& region, std::string* error) {
   struct stat st;
-  if (fstat(region.fd.get(), &st) != 0) {
+  if (!StatusOf(region.fd.get(), &st)) {
     *error = fmt::format("fstat of guest memory: {}", strerror(errno));
     return false;
   }

@@ -1,11 +1,9 @@
 #include "host-daemon/worker/sandbox.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/landlock.h>
-#include <sched.h>
-#include <seccomp.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,10 +12,8 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <initializer_list>
-#include <memory>
-#include <utility>
 
+#include "host-daemon/worker/call_filter.h"
 #include "protocol/log/log.h"
 
 namespace smolvm::worker {
@@ -38,6 +34,19 @@ constexpr uint64_t kReplaceAccesses = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_AC
 uint64_t AccessesOf(long version) {
   return kFirstAccesses | (version >= 2 ? kRefer : 0) | (version >= 3 ? kTruncate : 0) |
          (version >= 5 ? kIoctlDevices : 0);
+}
+
+constexpr uint64_t kTcp = 3;     // version 4: bind and connect
+constexpr uint64_t kScopes = 3;  // version 6: abstract Unix sockets and signals
+
+// As far as the running kernel knows it: headers may be older, and know less.
+struct RulesetAttributes {
+  uint64_t handled_access_fs = 0;
+  uint64_t handled_access_net = 0;  // version 4
+  uint64_t scoped = 0;              // version 6
+};
+size_t BytesOf(long version) {
+  return version >= 6 ? sizeof(RulesetAttributes) : version >= 4 ? 16 : 8;
 }
 
 struct Descriptor {
@@ -67,7 +76,9 @@ bool AllowFolder(int rules, const std::string& folder, uint64_t accesses, std::s
          Fail(error, "Landlock takes no rule for " + folder, errno);
 }
 
-bool CloseFiles(const SandboxNeeds& needs, std::string* error) {
+// `*entered`: whether the kernel has it.
+bool EnterLandlock(const SandboxNeeds& needs, bool* entered, std::string* error) {
+  *entered = false;
   const long version =
       syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < 0) {
@@ -75,94 +86,30 @@ bool CloseFiles(const SandboxNeeds& needs, std::string* error) {
     log::Debug("event=no_landlock reason={}", log::Quote(strerror(errno)));
     return true;
   }
-  landlock_ruleset_attr attributes{};
+  RulesetAttributes attributes;
   attributes.handled_access_fs = AccessesOf(version);
-  const Descriptor rules(syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0));
+  if (version >= 4) attributes.handled_access_net = kTcp;
+  if (version >= 6) attributes.scoped = kScopes;
+  const Descriptor rules(syscall(SYS_landlock_create_ruleset, &attributes, BytesOf(version), 0));
   if (rules.fd < 0) return Fail(error, "no Landlock rules can be made", errno);
   const uint64_t accesses = needs.entries == SandboxNeeds::Entries::kReplace
                                 ? kReplaceAccesses & attributes.handled_access_fs
                                 : LANDLOCK_ACCESS_FS_REMOVE_FILE;
   if (!needs.folder.empty() && !AllowFolder(rules.fd, needs.folder, accesses, error)) return false;
-  return syscall(SYS_landlock_restrict_self, rules.fd, 0) == 0 ||
-         Fail(error, "Landlock cannot be entered", errno);
+  *entered = syscall(SYS_landlock_restrict_self, rules.fd, 0) == 0;
+  return *entered || Fail(error, "Landlock cannot be entered", errno);
 }
 
-// --- seccomp, see seccomp(2)
+// --- capabilities(7): none, also for programs that were started, were there any.
 
-// Names, because not every architecture has all of them.
-constexpr const char* kForbidden[] = {
-    // programs and processes
-    "execve", "execveat", "fork", "vfork", "ptrace", "process_vm_readv", "process_vm_writev",
-    "process_madvise", "kcmp", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "tkill",
-    "rt_sigqueueinfo", "rt_tgsigqueueinfo", "setpgid", "setsid",
-    // namespaces, mounts, roots
-    "unshare", "setns", "mount", "umount", "umount2", "mount_setattr", "move_mount", "open_tree",
-    "fsopen", "fsconfig", "fsmount", "fspick", "pivot_root", "chroot",
-    // users and their rights
-    "setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setgroups", "setfsuid",
-    "setfsgid", "capset", "personality", "add_key", "request_key", "keyctl",
-    // files by other ways than their path, and what they are
-    "name_to_handle_at", "open_by_handle_at", "mknod", "mknodat", "chmod", "fchmodat", "chown",
-    "lchown", "fchownat", "fanotify_init", "fanotify_mark", "quotactl", "quotactl_fd", "swapon",
-    "swapoff",
-    // large doors into the kernel
-    "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter",
-    "io_uring_register", "init_module", "finit_module", "delete_module", "kexec_load",
-    "kexec_file_load", "ioperm", "iopl", "modify_ldt", "syslog", "acct", "reboot",
-    // the machine's clock and name
-    "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname"};
-
-constexpr const char* kSocketCalls[] = {"socket", "connect", "bind", "listen", "accept", "accept4"};
-
-constexpr uint32_t kRefuse = SCMP_ACT_ERRNO(EPERM);
-
-// seccomp_rule_add_array returns 0 or -errno.
-int RefuseWhen(scmp_filter_ctx filter, const char* name, std::initializer_list<scmp_arg_cmp> when,
-               uint32_t action = kRefuse) {
-  const int number = seccomp_syscall_resolve_name(name);
-  // Negative: this architecture has it not (or, on some, as part of another call).
-  if (number < 0) return 0;
-  return seccomp_rule_add_array(filter, action, number, static_cast<unsigned>(when.size()),
-                                when.begin());
-}
-
-int AddRules(scmp_filter_ctx filter, bool unix_sockets) {
-  int code = 0;
-  for (const char* name : kForbidden) {
-    if (code == 0) code = RefuseWhen(filter, name, {});
-  }
-  const auto self = static_cast<scmp_datum_t>(getpid());
-  const auto add = [&](const char* name, std::initializer_list<scmp_arg_cmp> when,
-                       uint32_t action = kRefuse) {
-    if (code == 0) code = RefuseWhen(filter, name, when, action);
-  };
-  if (unix_sockets) {
-    add("socket", {SCMP_A0_64(SCMP_CMP_NE, AF_UNIX)});
-  } else {
-    for (const char* name : kSocketCalls) add(name, {});
-  }
-  // Threads are started, processes are not. clone3's flags lie in memory that a filter cannot read:
-  // "not there" makes the C library use clone.
-  add("clone", {SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)});
-  add("clone3", {}, SCMP_ACT_ERRNO(ENOSYS));
-  // Signals to itself alone, as abort() sends them.
-  add("kill", {SCMP_A0_64(SCMP_CMP_NE, self)});
-  add("tgkill", {SCMP_A0_64(SCMP_CMP_NE, self)});
-  add("prlimit64", {SCMP_A0_64(SCMP_CMP_NE, 0)});
-  return code;
-}
-
-bool FilterCalls(bool unix_sockets, std::string* error) {
-  const std::unique_ptr<void, void (*)(scmp_filter_ctx)> filter(seccomp_init(SCMP_ACT_ALLOW),
-                                                                seccomp_release);
-  int code = filter == nullptr ? -ENOMEM : AddRules(filter.get(), unix_sockets);
-  // For all threads, should a library have started one.
-  if (code == 0) code = seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1);
-  // A tree of numbers rather than a list; calls that are always allowed cost nothing at all from
-  // Linux 5.11 on.
-  if (code == 0) code = seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);
-  if (code == 0) code = seccomp_load(filter.get());
-  return code == 0 || Fail(error, "the filter of system calls cannot be set", -code);
+bool DropCapabilities(std::string* error) {
+  // Fails behind the last one that the kernel knows; without CAP_SETPCAP there is none to drop.
+  for (int number = 0; prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; ++number)
+    prctl(PR_CAPBSET_DROP, number, 0, 0, 0);
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+  return syscall(SYS_capset, &header, none) == 0 ||
+         Fail(error, "capabilities cannot be dropped", errno);
 }
 
 bool HasOneThread() {
@@ -183,7 +130,9 @@ bool EnterSandbox(const SandboxNeeds& needs, std::string* error) {
     return false;
   }
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return Fail(error, "no_new_privs", errno);
-  return CloseFiles(needs, error) && FilterCalls(needs.unix_sockets, error);
+  bool has_landlock = false;
+  return EnterLandlock(needs, &has_landlock, error) && DropCapabilities(error) &&
+         FilterCalls(needs, has_landlock, error);
 }
 
 }  // namespace smolvm::worker

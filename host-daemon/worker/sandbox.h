@@ -1,26 +1,42 @@
-// What a process takes from itself before a guest speaks to it, so that a guest that took it over
-// could do little with it.
+// What a process takes from itself before a guest speaks to it, so that native code of a guest in
+// it gains nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace smolvm::worker {
 
-// What a process still needs; the least by default.
+// What a process still needs; the least by default: to compute, to start threads, and to speak over
+// the descriptors that are open.
 struct SandboxNeeds {
   // Entries of `folder` ("": of none), made when it is missing: read, made and replaced (a cache),
-  // or only removed (a socket that its owner takes away at the end).
+  // or only removed (a socket that its owner takes away at the end). Needs Landlock; without it
+  // kReplace is refused too, because nothing else would keep the process to the folder.
   std::string folder;
   enum class Entries { kReplace, kRemove } entries = Entries::kReplace;
-  bool unix_sockets = false;  // make, connect and accept them
+  // Accept connections of Unix sockets that listen already, and make pairs of stream sockets.
+  bool accepts = false;
+  // Make Unix stream sockets and connect them by their paths: a broker's.
+  bool connects = false;
+  // Memory may become executable here, and nowhere else: aligned to its size, a power of two.
+  uintptr_t code = 0;
+  size_t code_bytes = 0;
+  // Files in memory that may be emptied and measured.
+  std::vector<int> outputs;
 };
 
-// From here on this process
-//   - opens no file but those of `needs`, where the kernel has Landlock;
-//   - starts no program and no other process, creates no socket (or Unix ones alone), traces and
-//     signals no other process, and calls nothing that changes the system (seccomp: such calls
-//     return EPERM).
+// From here on this process makes the system calls of a short list alone, with arguments that are
+// looked at where they matter (seccomp); any other returns EPERM. In particular it
+//   - opens, names and changes no file but those of `needs`; where the kernel has Landlock, that
+//     holds whatever the list lets through, and so do its scopes: no signal and no abstract socket
+//     reaches a process outside;
+//   - starts no program and no process, creates no socket but what `needs` says, sends to no name;
+//   - signals, traces, reads and schedules no other process, not through a descriptor's owner
+//     either (F_SETOWN);
+//   - has no terminal (ioctl), no capability, and no memory both writable and executable.
 // What is open stays usable.
 //
 // Must be called while the process has one thread: Landlock holds for its caller, and for the

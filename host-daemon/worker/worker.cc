@@ -56,6 +56,21 @@ int MakeAFileOf(int stream) {
   return fd;
 }
 
+// Where the emulation library puts compiled code, which alone may become executable in the sandbox:
+// aligned to its size, so that the filter of system calls can tell. 0 when there is no room.
+uintptr_t ReserveCode() {
+  constexpr uintptr_t kBytes = emulation::kCodeBytes;
+  void* all =
+      mmap(nullptr, 2 * kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) return 0;
+  const auto begin = reinterpret_cast<uintptr_t>(all);
+  const uintptr_t code = (begin + kBytes - 1) & ~(kBytes - 1);
+  if (code != begin) munmap(all, code - begin);
+  munmap(reinterpret_cast<void*>(code + kBytes), begin + kBytes - code);
+  setenv(emulation::kCodeAtVariable, fmt::format("{:x}", code).c_str(), 1);
+  return code;
+}
+
 // What a guest's kernel says on stderr is the guest's to read: in the daemon's log it could forge
 // lines. So the log keeps the descriptor that stderr was, here and in the libraries of ours.
 bool KeepLogApartFromStderr() {
@@ -98,7 +113,7 @@ bool HasAddressSpace(std::string* error) {
 }
 
 std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, BackendPolicy policy,
-                                       std::string* error) {
+                                       uintptr_t* code, std::string* error) {
   if (!options.gpus.empty() && options.gpus != "0") {
     *error = "--gpus " + options.gpus + ": the emulation device is device 0, and the only one";
     return nullptr;
@@ -114,6 +129,11 @@ std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, BackendPoli
   SetUnlessEmpty("SMOLVM_CUDA_EMULATION_CACHE", options.emulation_cache);
   SetUnlessEmpty("SMOLVM_CUDA_KERNEL_TIMEOUT_MS", options.kernel_timeout_ms);
   if (!HasAddressSpace(error)) return nullptr;
+  *code = ReserveCode();
+  if (*code == 0) {
+    *error = std::string("no addresses for compiled code: ") + strerror(errno);
+    return nullptr;
+  }
   policy.device_memory_is_addressable = true;
   auto backend = LoadBackend(options.emulation, policy, error);
   if (backend == nullptr && !options.emulation_memory.empty()) {
@@ -130,7 +150,7 @@ std::string CacheFolder() {
 }
 
 std::unique_ptr<Backend> Load(const WorkerOptions& options, const BackendPolicy& policy,
-                              std::string* name, std::string* error) {
+                              std::string* name, uintptr_t* code, std::string* error) {
   std::unique_ptr<Backend> backend;
   if (options.backend != "emulation") {
     *name = "driver";
@@ -141,7 +161,7 @@ std::unique_ptr<Backend> Load(const WorkerOptions& options, const BackendPolicy&
   const std::string driver_error = std::move(*error);
   error->clear();
   *name = "emulation";
-  backend = LoadEmulation(options, policy, error);
+  backend = LoadEmulation(options, policy, code, error);
   if (backend == nullptr && !driver_error.empty()) *error += "; driver: " + driver_error;
   return backend;
 }
@@ -247,13 +267,17 @@ int WorkerMain(int argc, char** argv) {
   policy.output_fd = MakeAFileOf(STDOUT_FILENO);
   policy.errors_fd = KeepLogApartFromStderr() ? MakeAFileOf(STDERR_FILENO) : -1;
   std::string name, error;
+  uintptr_t code = 0;
   const bool has_files = policy.output_fd >= 0 && policy.errors_fd >= 0;
   if (!has_files) error = std::string("no memory file for output: ") + strerror(errno);
   const std::unique_ptr<Backend> backend =
-      has_files ? Load(options, policy, &name, &error) : nullptr;
+      has_files ? Load(options, policy, &name, &code, &error) : nullptr;
   const bool sandbox = options.sandbox && name == "emulation";
-  const bool confined =
-      backend != nullptr && sandbox && EnterSandbox({.folder = CacheFolder()}, &error);
+  const SandboxNeeds needs{.folder = CacheFolder(),
+                           .code = code,
+                           .code_bytes = emulation::kCodeBytes,
+                           .outputs = {policy.output_fd, policy.errors_fd}};
+  const bool confined = backend != nullptr && sandbox && EnterSandbox(needs, &error);
   if (sandbox && !confined && backend != nullptr) error += "; --sandbox off goes without";
   if (backend == nullptr || sandbox != confined) {
     SendControl(kControlFd, {.type = ControlType::kFailed}, error, -1, true);

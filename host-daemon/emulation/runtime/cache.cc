@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 
+#include "protocol/base/file_status.h"
 #include "protocol/base/sha256.h"
 #include "protocol/log/log.h"
 
@@ -76,7 +77,7 @@ bool CodeCache::Read(const std::string& key, std::string* object) {
   const int file = openat(state_->directory, key.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0) return false;
   struct stat status {};
-  bool good = fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+  bool good = StatusOf(file, &status) && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
               status.st_size > static_cast<off_t>(kDigestChars) &&
               status.st_size < static_cast<off_t>(kMaxObjectBytes);
   std::string bytes;

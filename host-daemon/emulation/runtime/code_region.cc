@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <cstdlib>
 
 #include "host-daemon/emulation/runtime/sanitizer_fibre.h"
 
@@ -22,7 +23,10 @@ CodeRegion& CodeRegion::Get() {
 }
 
 CodeRegion::CodeRegion() {
-  void* base = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const char* reserved = getenv(kCodeAtVariable);
+  void* base = reserved != nullptr ? reinterpret_cast<void*>(strtoull(reserved, nullptr, 16))
+                                   : mmap(nullptr, kBytes, PROT_NONE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return;
   g_base.store(reinterpret_cast<uintptr_t>(base));
   holes_[reinterpret_cast<uintptr_t>(base)] = kBytes;

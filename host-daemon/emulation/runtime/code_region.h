@@ -7,14 +7,17 @@
 #include <map>
 #include <mutex>
 
+#include "host-daemon/emulation/device/address_space.h"
+
 namespace smolvm::emulation {
 
 // Lifetime: one per process, never destroyed. Threads: any.
 class CodeRegion {
  public:
-  static constexpr size_t kBytes = 512 << 20;
+  static constexpr size_t kBytes = kCodeBytes;
 
-  // Reserves the range at the first call; its base is null when that failed.
+  // Reserves the range at the first call, unless kCodeAtVariable names one; its base is null when
+  // that failed.
   static CodeRegion& Get();
 
   // Page-granular, readable and writable; null when full. The caller changes protections.

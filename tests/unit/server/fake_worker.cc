@@ -17,6 +17,7 @@
 #include <string>
 #include <thread>
 
+#include "host-daemon/emulation/device/address_space.h"
 #include "host-daemon/session/session.h"
 #include "host-daemon/worker/backend.h"
 #include "host-daemon/worker/worker.h"
@@ -81,9 +82,13 @@ bool TryCache(const std::string& folder) {
 
 // What a worker that compiles and runs kernels does need.
 bool TryNeeded() {
-  void* code = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (code == MAP_FAILED || mprotect(code, 4096, PROT_READ | PROT_EXEC) != 0) return false;
-  munmap(code, 4096);
+  // Where the emulation library has compiled code.
+  const char* at = getenv(emulation::kCodeAtVariable);
+  void* code = at == nullptr ? nullptr : reinterpret_cast<void*>(strtoull(at, nullptr, 16));
+  if (code == nullptr || mprotect(code, 4096, PROT_READ | PROT_WRITE) != 0 ||
+      mprotect(code, 4096, PROT_READ | PROT_EXEC) != 0) {
+    return false;
+  }
   bool ran = false;
   std::thread([&ran] { ran = true; }).join();
   return ran && raise(0) == 0;
