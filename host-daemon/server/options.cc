@@ -31,7 +31,7 @@ struct Texts {
   std::string memory_limit;
   std::string sandbox = "on";
   std::string emulation_library, emulation_memory, emulation_compute_capability, emulation_cache;
-  double kernel_timeout = 0;
+  double kernel_timeout = 0, compile_limit = 3;
 };
 
 std::filesystem::path ProgramFolder() {
@@ -113,13 +113,20 @@ void AddOptions(CLI::App& app, Texts& texts, Options& options) {
   app.add_option("--emulation-compute-capability", texts.emulation_compute_capability,
                  "of the emulation device, as 9.0");
   app.add_option("--emulation-cache", texts.emulation_cache, "folder for compiled kernels, or off");
-  app.add_option("--kernel-timeout", texts.kernel_timeout,
-                 "seconds after which an emulated kernel is ended; 0 is never")
-      ->check(CLI::Range(0.0, 1e6))
-      ->check([](const std::string& text) {  // the range lets it through: it compares with nothing
-        return text.find_first_of("nN") == std::string::npos ? "" : text + " is not a number";
-      })
-      ->capture_default_str();
+  const auto add_seconds = [&app](const char* name, double& value, const char* text) {
+    app.add_option(name, value, text)
+        ->check(CLI::Range(0.0, 1e6))
+        ->check(
+            [](const std::string& word) {  // the range lets it through: it compares with nothing
+              return word.find_first_of("nN") == std::string::npos ? "" : word + " is not a number";
+            })
+        ->capture_default_str();
+  };
+  add_seconds("--kernel-timeout", texts.kernel_timeout,
+              "seconds after which an emulated kernel is ended; 0 is never");
+  add_seconds("--compile-limit", texts.compile_limit,
+              "seconds that compiling an emulated kernel may take, by its size: a larger one is "
+              "refused; 0 is no limit");
   app.add_option("--emulation-library", texts.emulation_library)->group("");
   app.add_option("--worker", options.worker)->group("")->take_last();
   app.add_option("--vsock-device", options.vsock_device)->group("");
@@ -175,10 +182,12 @@ void SetWorkerArguments(const Texts& texts, Options* options) {
   add("emulation-memory", emulation_memory);
   add("emulation-compute-capability", texts.emulation_compute_capability);
   add("emulation-cache", texts.emulation_cache);
-  if (texts.kernel_timeout > 0) {
-    add("kernel-timeout-ms",
-        std::to_string(std::max<uint64_t>(1, static_cast<uint64_t>(texts.kernel_timeout * 1000))));
-  }
+  const auto add_ms = [&](const char* name, double seconds) {
+    if (seconds <= 0) return;
+    add(name, std::to_string(std::max<uint64_t>(1, static_cast<uint64_t>(seconds * 1000))));
+  };
+  add_ms("kernel-timeout-ms", texts.kernel_timeout);
+  add_ms("compile-limit-ms", texts.compile_limit);
 }
 
 void SetRest(const Texts& texts, Options* options) {

@@ -31,6 +31,7 @@ CUresult LoadImage(const void* image, const JitOptions& options,
   LoadOptions load = options.load();
   load.compute_capability = TheDriver().settings.compute_capability;
   load.tier = TheDriver().settings.tier;
+  load.compile_limit_ms = TheDriver().settings.compile_limit_ms;
   JitLog log;
   auto made = std::make_shared<LoadedImage>();
   const auto begin = std::chrono::steady_clock::now();

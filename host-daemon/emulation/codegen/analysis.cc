@@ -212,22 +212,21 @@ class Analyser {
     return most;
   }
 
+  // Calls that lead back to where they came from. (Those through pointers, which may lead anywhere,
+  // Reach() has noted.)
   void FindRecursion() {
-    for (FunctionFacts& f : facts_.functions) {
-      std::set<uint32_t> seen;
-      std::vector<uint32_t> work{f.index};
-      while (!work.empty() && !f.is_recursive) {
-        const Callees callees = CalleesOf(module_.functions[work.back()]);
-        work.pop_back();
-        if (callees.indirect) f.is_recursive = true;  // for all we know
-        for (const uint32_t callee : callees.direct) {
-          if (callee == f.index) f.is_recursive = true;
-          if (seen.insert(callee).second && module_.functions[callee].has_body)
-            work.push_back(callee);
-        }
+    std::vector<std::vector<uint32_t>> callees;
+    for (const FunctionFacts& f : facts_.functions) {
+      std::vector<uint32_t>& own = callees.emplace_back();
+      for (const uint32_t callee : CalleesOf(Body(f)).direct) {
+        const auto at = facts_.position.find(callee);
+        if (at != facts_.position.end()) own.push_back(at->second);
       }
-      facts_.unbounded_stack |= f.is_recursive;
     }
+    std::vector<bool> cyclic;
+    Components(
+        callees.size(), [&](uint32_t k) -> const auto& { return callees[k]; }, &cyclic);
+    facts_.unbounded_stack |= std::ranges::find(cyclic, true) != cyclic.end();
   }
 
   // ---- which kernels need a fibre for each thread ----
@@ -272,10 +271,11 @@ class Analyser {
     return read;
   }
 
-  // Strongly connected components of the blocks (Tarjan), without recursion in the depth of hostile
-  // inputs.
-  static std::vector<uint32_t> Components(const ptx::Cfg& cfg, std::vector<bool>* cyclic) {
-    const size_t n = cfg.blocks.size();
+  // Strongly connected components of `n` nodes (Tarjan), without recursion in the depth of hostile
+  // inputs; by node, the number of its component, and by component, whether it has a cycle.
+  template <typename Successors>
+  static std::vector<uint32_t> Components(size_t n, const Successors& successors_of,
+                                          std::vector<bool>* cyclic) {
     std::vector<uint32_t> component(n, kNoIndex), order(n, kNoIndex), low(n, 0);
     std::vector<uint32_t> stack;
     std::vector<bool> on_stack(n, false);
@@ -296,8 +296,8 @@ class Analyser {
           stack.push_back(b);
           on_stack[b] = true;
         }
-        if (visit.next < cfg.blocks[b].successors.size()) {
-          const uint32_t to = cfg.blocks[b].successors[visit.next++];
+        if (visit.next < successors_of(b).size()) {
+          const uint32_t to = successors_of(b)[visit.next++];
           if (order[to] == kNoIndex) {
             visits.push_back({to, 0});
           } else if (on_stack[to]) {
@@ -315,7 +315,7 @@ class Analyser {
             component[member] = count;
             ++size;
           } while (member != b);
-          const auto& to = cfg.blocks[b].successors;
+          const auto& to = successors_of(b);
           cyclic->push_back(size > 1 || std::find(to.begin(), to.end(), b) != to.end());
           ++count;
         }
@@ -364,7 +364,9 @@ class Analyser {
       FunctionFacts& f = facts_.functions[i];
       const Function& function = Body(f);
       std::vector<bool> cyclic;
-      const std::vector<uint32_t> component = Components(f.cfg, &cyclic);
+      const std::vector<uint32_t> component = Components(
+          f.cfg.blocks.size(),
+          [&](uint32_t b) -> const auto& { return f.cfg.blocks[b].successors; }, &cyclic);
       std::vector<bool> waits(cyclic.size(), false);
       for (size_t b = 0; b < f.cfg.blocks.size(); ++b) {
         for (uint32_t k = f.cfg.blocks[b].begin; k < f.cfg.blocks[b].end; ++k) {

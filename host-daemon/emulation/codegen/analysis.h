@@ -33,7 +33,6 @@ struct FunctionFacts {
   uint64_t call_offset = 0;
   uint64_t local_bytes = 0;  // of .local variables and parameters alone
   uint64_t frame_bytes = 0;
-  bool is_recursive = false;
   // Blocks whose end must yield when control goes back: loops that wait for other threads.
   std::vector<bool> block_in_waiting_loop;
 };

@@ -10,7 +10,9 @@
 
 #include <cstdlib>
 
+#include "host-daemon/emulation/codegen/effort.h"
 #include "host-daemon/emulation/codegen/emitter.h"
+#include "host-daemon/emulation/codegen/large_stack.h"
 #include "host-daemon/emulation/codegen/llvm_lease.h"
 
 namespace smolvm::emulation::codegen {
@@ -32,12 +34,21 @@ constexpr const char* kPasses =
     "loop-mssa(licm),loop(loop-idiom,indvars,loop-deletion),"
     "adce,simplifycfg)";
 
+constexpr const char* kPlainPasses =
+    "always-inline,"
+    "cgscc(inline),"
+    "function(sroa,early-cse,simplifycfg<no-switch-range-to-icmp>,instcombine<no-verify-fixpoint>,"
+    "simplifycfg,gvn,instcombine<no-verify-fixpoint>,dse,adce,simplifycfg)";
+
+// Of a kernel that is too large for those: what is left out is made by none.
+constexpr const char* kQuickPasses = "always-inline";
+
 // Around them, for kernels that are coroutines: split once values are in registers, so that frames
 // hold only what lives across a wait.
 constexpr const char* kBeforeCoroutines = "coro-early,";
+constexpr const char* kSplit = ",cgscc(coro-split),coro-cleanup,globaldce";
 constexpr const char* kAfterCoroutines =
-    ",cgscc(coro-split),coro-cleanup,globaldce,"
-    "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,adce)";
+    ",function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,adce)";
 
 std::string Features() {
   std::string features;
@@ -49,7 +60,8 @@ std::string Features() {
   return features;
 }
 
-void Optimise(llvm::Module& module, llvm::TargetMachine* machine, bool is_coroutine) {
+void Optimise(llvm::Module& module, llvm::TargetMachine* machine, Effort effort,
+              bool is_coroutine) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;
@@ -61,15 +73,20 @@ void Optimise(llvm::Module& module, llvm::TargetMachine* machine, bool is_corout
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, components, modules);
   llvm::ModulePassManager passes;
-  std::string text = kPasses;
-  if (is_coroutine) text = kBeforeCoroutines + text + kAfterCoroutines;
+  const bool is_quick = effort == Effort::kQuick;
+  std::string text = is_quick ? kQuickPasses : effort == Effort::kPlain ? kPlainPasses : kPasses;
+  if (is_coroutine) text = kBeforeCoroutines + text + kSplit + (is_quick ? "" : kAfterCoroutines);
   if (llvm::Error error = builder.parsePassPipeline(passes, text)) {
     llvm::report_fatal_error(std::move(error));  // the text above is wrong
   }
   passes.run(module, modules);
 }
 
-bool Generate(llvm::Module& module, llvm::TargetMachine* machine, std::string* object) {
+bool Generate(llvm::Module& module, llvm::TargetMachine* machine, Effort effort,
+              std::string* object) {
+  const bool is_quick = effort == Effort::kQuick;
+  machine->setOptLevel(is_quick ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Less);
+  machine->setFastISel(is_quick);
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
@@ -97,9 +114,9 @@ void WarmUp(llvm::TargetMachine* machine) {
   value = b.CreateAnd(value, llvm::ConstantInt::get(vector, 0x7fff));
   b.CreateStore(value, function->getArg(0));
   b.CreateRetVoid();
-  Optimise(module, machine, false);
+  Optimise(module, machine, Effort::kFull, false);
   std::string object;
-  Generate(module, machine, &object);
+  Generate(module, machine, Effort::kFull, &object);
 }
 
 // One per process; used with an LlvmLease.
@@ -142,13 +159,12 @@ bool CanRunInLanes(const ptx::Module& module, const KernelFacts& facts) {
   return LanesOfHost() > 1 && PlanLanes(module, facts, &plan);
 }
 
-bool Compile(const ptx::Module& source, const KernelFacts& facts, const CompileOptions& options,
-             CompiledKernel* compiled, std::string* error) {
-  const LlvmLease lease;
-  if (!lease) {
-    *error = kProcessEnds;
-    return false;
-  }
+namespace {
+
+bool CompileHere(const ptx::Module& source, const KernelFacts& facts, const CompileOptions& options,
+                 CompiledKernel* compiled, std::string* error) {
+  *error = TooMuchToEmit(facts, options.limit_ms);
+  if (!error->empty()) return false;
   llvm::TargetMachine* machine = Machine(error);
   if (machine == nullptr) return false;
   llvm::LLVMContext context;
@@ -163,19 +179,39 @@ bool Compile(const ptx::Module& source, const KernelFacts& facts, const CompileO
   if (module == nullptr) return false;
   module->setTargetTriple(machine->getTargetTriple().str());
   module->setDataLayout(machine->createDataLayout());
-  Optimise(*module, machine, facts.is_coroutine);
+  *error = TooMuchToCompile(*module, options.limit_ms);
+  if (!error->empty()) return false;
+  const Effort effort = EffortFor(*module);
+  Optimise(*module, machine, effort, facts.is_coroutine);
   if (getenv("SMOLVM_CUDA_EMULATION_DUMP") != nullptr) module->print(llvm::errs(), nullptr);
-  if (!Generate(*module, machine, &compiled->object)) {
+  CutLongBlocks(*module);
+  if (!Generate(*module, machine, effort, &compiled->object)) {
     *error = "LLVM cannot write objects for this machine";
     return false;
   }
   return true;
 }
 
+}  // namespace
+
+bool Compile(const ptx::Module& source, const KernelFacts& facts, const CompileOptions& options,
+             CompiledKernel* compiled, std::string* error) {
+  const LlvmLease lease;
+  if (!lease) {
+    *error = kProcessEnds;
+    return false;
+  }
+  bool is_compiled = false;
+  const bool has_run = RunOnLargeStack(
+      [&] { is_compiled = CompileHere(source, facts, options, compiled, error); }, error);
+  return has_run && is_compiled;
+}
+
 std::string TargetDescription() {
   static const std::string description =
       std::string("emitter ") + kEmitterRevision + "; LLVM " LLVM_VERSION_STRING "; " +
-      llvm::sys::getProcessTriple() + "; " + llvm::sys::getHostCPUName().str() + "; " + Features();
+      llvm::sys::getProcessTriple() + "; " + llvm::sys::getHostCPUName().str() + "; " + Features() +
+      "; " + EffortSetting();
   return description;
 }
 

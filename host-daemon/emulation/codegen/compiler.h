@@ -19,6 +19,9 @@ struct CompileOptions {
   int compute_capability = 90;
   // How many threads run at once, of one row of the block (x): 1, or LanesOfHost().
   unsigned lanes = 1;
+  // What compiling may take about, by the kernel's size; 0: as long as it takes. LLVM cannot be
+  // interrupted.
+  uint64_t limit_ms = 0;
 };
 
 // As many threads as the machine's vectors have 32-bit elements: 16 with AVX-512, 8 with AVX2 and

@@ -2,6 +2,8 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/MDBuilder.h>
 
+#include <algorithm>
+
 #include "host-daemon/emulation/codegen/emitter.h"
 #include "host-daemon/emulation/codegen/param_use.h"
 
@@ -71,8 +73,30 @@ void FunctionEmitter::PrepareRegisters() {
     b.raw().CreateStore(llvm::Constant::getNullValue(type), slot);
     return slot;
   };
-  for (uint32_t reg = 0; reg < f.registers.size(); ++reg)
-    registers_.push_back(slot_of(RegisterType(reg)));
+  // A declaration may name millions that nothing uses.
+  registers_.assign(f.registers.size(), nullptr);
+  const auto use = [&](uint32_t reg) {
+    if (reg != ptx::kNoIndex && registers_[reg] == nullptr)
+      registers_[reg] = slot_of(RegisterType(reg));
+  };
+  const auto use_of = [&](const Operand& operand) {
+    const bool is_base =
+        operand.kind == Operand::Kind::kAddress && operand.base == Operand::AddressBase::kRegister;
+    if (operand.is_register() || is_base) use(operand.index);
+  };
+  for (const Instruction& i : f.body) {
+    std::ranges::for_each(i.operands, use_of);
+    std::ranges::for_each(i.elements, use_of);
+    use_of(i.second_destination);
+    use(i.guard);
+  }
+  for (const ptx::Call& call : f.calls) {
+    use_of(call.callee);
+    std::ranges::for_each(call.arguments, use_of);
+    std::ranges::for_each(call.returns, use_of);
+  }
+  for (const Variable& param : f.params) use(param.reg);
+  for (const Variable& result : f.returns) use(result.reg);
   carry = slot_of(plan_ == nullptr ? b.getInt1Ty() : LaneVector(b.getInt1Ty()));
 }
 

@@ -91,13 +91,18 @@ std::optional<Settings> ReadSettings(std::string* error) {
     }
     settings.tier = *tier;
   }
-  if (const char* text = std::getenv("SMOLVM_CUDA_KERNEL_TIMEOUT_MS"); text && *text) {
-    const auto timeout = ParseNumber<uint64_t>(text);
-    if (!timeout) {
-      *error = std::string("SMOLVM_CUDA_KERNEL_TIMEOUT_MS is not a number: ") + text;
+  const std::pair<const char*, uint64_t*> times[] = {
+      {"SMOLVM_CUDA_KERNEL_TIMEOUT_MS", &settings.kernel_timeout_ms},
+      {"SMOLVM_CUDA_COMPILE_LIMIT_MS", &settings.compile_limit_ms}};
+  for (const auto& [name, value] : times) {
+    const char* text = std::getenv(name);
+    if (text == nullptr || *text == '\0') continue;
+    const auto number = ParseNumber<uint64_t>(text);
+    if (!number) {
+      *error = std::string(name) + " is not a number: " + text;
       return std::nullopt;
     }
-    settings.kernel_timeout_ms = *timeout;
+    *value = *number;
   }
   if (const char* text = std::getenv("CUDA_VISIBLE_DEVICES"))
     settings.device_visible = IsVisible(text, DeviceUuidText());

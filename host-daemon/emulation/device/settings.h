@@ -9,6 +9,9 @@
 // SMOLVM_CUDA_KERNEL_TIMEOUT_MS: a kernel that runs longer ends with CUDA_ERROR_LAUNCH_TIMEOUT;
 // default 0, no limit.
 //
+// SMOLVM_CUDA_COMPILE_LIMIT_MS: a kernel whose compilation would take about more, by its size, is
+// refused; default 0, no limit.
+//
 // CUDA_VISIBLE_DEVICES: as CUDA documents it, for one device: "0" or a UUID prefix shows it.
 #pragma once
 
@@ -27,6 +30,7 @@ struct Settings {
   int compute_capability = 90;  // 10 × major + minor
   Tier tier = Tier::kAuto;
   uint64_t kernel_timeout_ms = 0;
+  uint64_t compile_limit_ms = 0;
   bool device_visible = true;
 };
 

@@ -235,7 +235,7 @@ std::shared_ptr<codegen::LoadedCode> ProgramImpl::Obtain(const Kernel& kernel, u
     if (loaded == nullptr) {
       from = "compiler";
       const codegen::CompileOptions options{arena_.device_bytes(), options_.compute_capability,
-                                            lanes};
+                                            lanes, options_.compile_limit_ms};
       *compiled = codegen::Compile(module_, kernel.facts, options, &made, error);
       if (!*compiled) return nullptr;
       cache.Write(key, made.object);

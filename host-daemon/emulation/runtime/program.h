@@ -55,6 +55,7 @@ struct LoadOptions {
   int compute_capability = 90;  // of the device: 10 × major + minor
   bool verbose = false;         // CU_JIT_LOG_VERBOSE
   Tier tier = Tier::kAuto;
+  uint64_t compile_limit_ms = 0;  // for each kernel; 0: none
 };
 
 // What CU_JIT_INFO_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER receive.

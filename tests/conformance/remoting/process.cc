@@ -193,6 +193,15 @@ pid_t Daemon::LastWorker() const {
   return at == std::string::npos ? -1 : atoi(text.c_str() + at + strlen(" worker="));
 }
 
+size_t Daemon::AwaitLog(const std::string& text, size_t count) const {
+  for (const double end = Now() + 10;; usleep(5000)) {
+    const std::string all = log();
+    size_t found = 0;
+    for (size_t at = 0; (at = all.find(text, at)) != std::string::npos; ++at) ++found;
+    if (found >= count || Now() > end) return found;
+  }
+}
+
 bool Daemon::AwaitEnd(pid_t worker, double seconds) {
   const double end = Now() + seconds;
   while (kill(worker, 0) == 0) {

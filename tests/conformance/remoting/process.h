@@ -56,6 +56,9 @@ class Daemon {
   ~Daemon();
   const std::string& socket() const { return socket_; }
   std::string log() const { return Contents(log_); }
+  // How often `text` is in the log, once it is there `count` times or a while has passed: what a
+  // worker writes comes there through the daemon.
+  size_t AwaitLog(const std::string& text, size_t count) const;
   Process& process() { return *process_; }
   // Worker processes that serve or wait.
   std::vector<pid_t> Workers() const;

@@ -28,6 +28,7 @@ TEST(MemoryLimit, HoldsForWhateverTakesMemory) {
   const Daemon daemon({"--memory-limit", "1M"});
   const auto guest = StartGuest(daemon.socket(), {"memory_limit"});
   EXPECT_EQ(guest->Wait(), 0) << guest->output() << daemon.log();
+  daemon.AwaitLog("event=image_refused result=2", 2);
   EXPECT_THAT(daemon.log(),
               ContainsRegex("event=image_refused result=2 reason=.*take 12000.. bytes"));
   EXPECT_THAT(daemon.log(),
@@ -63,6 +64,7 @@ TEST_F(Refusals, OfAKernelAreLoggedOnBothSidesByName) {
   const std::string reason =
       "event=kernel_refused kernel=k reason=.*unresolved extern function `cudaDeviceSynchronize`";
   EXPECT_THAT(LogOf(kNatively, "kernel_refused"), ContainsRegex(reason));
+  daemon().AwaitLog("event=kernel_refused kernel=k", 1);
   EXPECT_THAT(daemon().log(), ContainsRegex(reason));
 }
 
