@@ -283,6 +283,8 @@ ShareReply ShareFilesystem::Rename(const fuse_in_header& header, std::string_vie
   }
   const std::string from = TakeName(&body), to = TakeName(&body);
   if (!IsPlainName(from) || !IsPlainName(to)) return Error(EINVAL);
+  // Not RENAME_WHITEOUT, which leaves a character device.
+  if ((in.flags & ~uint32_t{RENAME_NOREPLACE | RENAME_EXCHANGE}) != 0) return Error(EINVAL);
   return Result(renameat2(inodes_.Fd(header.nodeid), from.c_str(), inodes_.Fd(in.newdir),
                           to.c_str(), in.flags));
 }

@@ -1,9 +1,13 @@
 #include "machine/share/server.h"
 
+#include <linux/capability.h>
 #include <linux/fuse.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -44,6 +48,22 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// What root's servers keep of root's rights: to work on files as their owner would. Without the
+// rest the kernel takes set-user-id and set-group-id bits off a file that is written, as it does
+// for anybody (CAP_FSETID), and makes no devices (CAP_MKNOD).
+bool DropCapabilities() {
+  constexpr uint32_t kKept =
+      1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH | 1u << CAP_FOWNER;
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return false;
+  sets[0].effective &= kKept;
+  sets[0].permitted &= kKept;
+  sets[0].inheritable = 0;
+  sets[1] = {};
+  return syscall(SYS_capset, &header, sets) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
 std::string EncodeReply(uint64_t unique, const ShareReply& reply) {
   fuse_out_header header{};
   header.len = sizeof header + (reply.error == 0 ? reply.data.size() : 0);
@@ -58,6 +78,7 @@ std::string EncodeReply(uint64_t unique, const ShareReply& reply) {
 
 int ServeShare(int stream, const std::string& root, bool read_only) {
   RaiseDescriptorLimit();
+  if (!DropCapabilities()) return 1;
   umask(0);  // the guest's kernel has applied the program's
   ShareFilesystem filesystem(read_only);
   if (!filesystem.OpenRoot(root)) return 1;

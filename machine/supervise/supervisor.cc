@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -21,7 +20,6 @@
 #include "machine/guest/accelerator.h"
 #include "machine/guest/initramfs.h"
 #include "machine/guest/trial.h"
-#include "machine/share/server.h"
 #include "machine/state/record.h"
 #include "machine/state/store.h"
 #include "machine/supervise/agent_link.h"
@@ -31,6 +29,7 @@
 #include "machine/supervise/message.h"
 #include "machine/supervise/qmp.h"
 #include "machine/supervise/ready_timeout.h"
+#include "machine/supervise/share_servers.h"
 #include "machine/util/failure.h"
 #include "machine/util/files.h"
 #include "machine/util/paths.h"
@@ -46,7 +45,7 @@ constexpr int kTickMs = 20;  // while something is being waited for
 constexpr int kIdleMs = 1000;
 constexpr std::chrono::seconds kPowerOffGrace{20};
 constexpr size_t kMaxClients = 256;
-// What a share's server may still do with requests of a guest that has gone.
+// What the detached command's client may still write of a guest that has gone.
 constexpr std::chrono::seconds kForkGrace{2};
 
 enum class Phase { kHelpers, kBooting, kRunning, kStopping, kDone };
@@ -252,7 +251,7 @@ class Supervisor {
   }
 
   void OnDeath(const Helpers::Death& death) {
-    std::erase(forks_, death.pid);
+    shares_.WasCollected(death.pid);
     if (death.pid == detached_) {
       detached_ = -1;
       if (record_.ephemeral) Stop();
@@ -294,7 +293,6 @@ class Supervisor {
     if (record_.detached && !record_.command.empty()) {
       link_->OpenExec([this](UniqueFd fd) {
         detached_ = StartDetachedCommand(record_, std::move(fd), folder_ / kOutputLog);
-        if (detached_ > 0) forks_.push_back(detached_);
       });
     }
     Broadcast({{"event", "ready"}});
@@ -302,13 +300,8 @@ class Supervisor {
 
   void OnShare(size_t index, UniqueFd fd) {
     if (index >= record_.shares.size()) return;
-    const Share& share = record_.shares[index];
-    const pid_t pid = fork();
-    if (pid > 0) forks_.push_back(pid);
-    if (pid != 0) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    prctl(PR_SET_NAME, "smolvm-share");
-    _exit(ServeShare(fd.get(), share.host, share.read_only));
+    if (!shares_.Start(index, record_.shares[index], std::move(fd)) && shares_log_.Allow())
+      Say("a share's server was not started: the guest connects too often, or fork failed");
   }
 
   void OnAgentLost() {
@@ -402,17 +395,17 @@ class Supervisor {
     }
   }
 
-  // Those that were forked hold the lock too. With the guest gone they end by themselves, once what
+  // With the guest gone they end by themselves, once what
   // it asked for is on the host.
   void EndForks() {
+    shares_.End();
+    if (detached_ <= 0) return;
     const auto give_up = Clock::now() + kForkGrace;
-    const auto collect = [this] {
-      std::erase_if(forks_, [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
-      return forks_.empty();
-    };
-    while (!collect() && Clock::now() < give_up) usleep(5000);
-    for (const pid_t pid : forks_) kill(pid, SIGKILL);
-    for (const pid_t pid : forks_) waitpid(pid, nullptr, 0);
+    while (waitpid(detached_, nullptr, WNOHANG) == 0) {
+      if (Clock::now() >= give_up) kill(detached_, SIGKILL);
+      usleep(5000);
+    }
+    detached_ = -1;
   }
 
   void TakeAway() {
@@ -440,7 +433,8 @@ class Supervisor {
   std::unique_ptr<Helpers> helpers_;
   QmpWatch qmp_{folder_};
   std::unique_ptr<CudaWatch> cuda_;  // with --cuda, once the daemon was started
-  std::vector<pid_t> forks_;         // the shares' servers and the detached command's
+  ShareServers shares_;
+  LogLimit shares_log_{1, 0.01};
   pid_t detached_ = -1;
 };
 

@@ -196,5 +196,106 @@ TEST_F(ShareTest, TheServerEndsWithTheStreamAndOnABadLength) {
   }
 }
 
+TEST_F(ShareTest, RenamesLeaveNoDevice) {
+  for (const uint32_t flags :
+       {uint32_t{RENAME_WHITEOUT}, uint32_t{RENAME_WHITEOUT | RENAME_NOREPLACE}, 1u << 3, ~0u}) {
+    fuse_rename2_in rename{};
+    rename.newdir = 1;
+    rename.flags = flags;
+    EXPECT_EQ(Call(rw_, FUSE_RENAME2, 1, Bytes(rename) + Name("file") + Name("moved")).error,
+              EINVAL)
+        << flags;
+    EXPECT_TRUE(fs::is_regular_file(root_ / "file"));
+  }
+}
+
+// The server in a process of its own, as it is in a machine.
+class ServedShareTest : public ShareTest {
+ protected:
+  void SetUp() override {
+    ShareTest::SetUp();
+    int fds[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    child_ = fork();
+    if (child_ == 0) {
+      close(fds[0]);
+      _exit(ServeShare(fds[1], root_, false));
+    }
+    close(fds[1]);
+    stream_ = fds[0];
+  }
+  void TearDown() override {
+    close(stream_);
+    waitpid(child_, nullptr, 0);
+  }
+  // The reply's body; its error in *error.
+  std::string Ask(uint32_t opcode, uint64_t node, const std::string& body, int* error) {
+    fuse_in_header header{};
+    header.len = static_cast<uint32_t>(sizeof header + body.size());
+    header.opcode = opcode;
+    header.nodeid = node;
+    header.unique = 1;
+    const std::string message = Bytes(header) + body;
+    EXPECT_EQ(send(stream_, message.data(), message.size(), 0),
+              static_cast<ssize_t>(message.size()));
+    fuse_out_header out{};
+    EXPECT_EQ(recv(stream_, &out, sizeof out, MSG_WAITALL), static_cast<ssize_t>(sizeof out));
+    std::string data(out.len - sizeof out, '\0');
+    if (!data.empty()) recv(stream_, data.data(), data.size(), MSG_WAITALL);
+    *error = -out.error;
+    return data;
+  }
+  template <typename T>
+  T As(const std::string& data) {
+    T out{};
+    std::memcpy(&out, data.data(), std::min(data.size(), sizeof out));
+    return out;
+  }
+
+  pid_t child_ = -1;
+  int stream_ = -1;
+};
+
+// As root a guest's write once left a host file 4755.
+TEST_F(ServedShareTest, SetIdBitsFallWithEachWayToWrite) {
+  const fs::path file = root_ / "file";
+  int error = 0;
+  const uint64_t node = As<fuse_entry_out>(Ask(FUSE_LOOKUP, 1, Name("file"), &error)).nodeid;
+  ASSERT_EQ(error, 0);
+  fuse_open_in how{};
+  how.flags = O_RDWR;
+  const uint64_t handle = As<fuse_open_out>(Ask(FUSE_OPEN, node, Bytes(how), &error)).fh;
+  ASSERT_EQ(error, 0);
+  const auto mode = [&] {
+    struct stat status {};
+    stat(file.c_str(), &status);
+    return status.st_mode & 07777;
+  };
+  const auto expect_fallen = [&](const char* by) {
+    EXPECT_EQ(error, 0) << by;
+    EXPECT_EQ(mode(), 0755u) << by;
+    ASSERT_EQ(chmod(file.c_str(), 06755), 0);
+  };
+  ASSERT_EQ(chmod(file.c_str(), 06755), 0);
+  fuse_write_in write{};
+  write.fh = handle;
+  write.size = 4;
+  Ask(FUSE_WRITE, node, Bytes(write) + "evil", &error);
+  expect_fallen("write");
+  fuse_setattr_in attributes{};
+  attributes.valid = FATTR_SIZE;
+  attributes.size = 2;
+  Ask(FUSE_SETATTR, node, Bytes(attributes), &error);
+  expect_fallen("truncation");
+  fuse_fallocate_in more{};
+  more.fh = handle;
+  more.length = 4096;
+  Ask(FUSE_FALLOCATE, node, Bytes(more), &error);
+  expect_fallen("fallocate");
+  how.flags = O_WRONLY | O_TRUNC;
+  Ask(FUSE_OPEN, node, Bytes(how), &error);
+  if (error == 0 && fs::file_size(file) == 0) expect_fallen("an open that truncates");
+}
+
 }  // namespace
 }  // namespace smolvm::machine
