@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "host-daemon/dispatch/copy_extent.h"
 #include "host-daemon/dispatch/dispatcher.h"
 #include "protocol/api/host_manual.h"
 
@@ -127,7 +128,7 @@ uint32_t ToGuest(Dispatcher& d, session::Call& call, CUdeviceptr from, uint64_t 
     if (!call.SendBulk(piece.data(), size)) return kGone;
     offset += size;
     if (const char* rest = Addressable(d, from + offset, bytes - offset)) {
-      return call.SendBulk(rest, bytes - offset) ? CUDA_SUCCESS : kGone;
+      return call.SendBulk(rest, bytes - offset) ? uint32_t{CUDA_SUCCESS} : kGone;
     }
   }
   return CUDA_SUCCESS;
@@ -176,20 +177,16 @@ struct PackedSide {
 };
 
 bool RowsFit(const CUDA_MEMCPY3D& copy, uint64_t* bytes) {
-  Wide total = Wide(copy.WidthInBytes) * copy.Height * copy.Depth;
-  *bytes = static_cast<uint64_t>(total);
-  return total <= Staging::kMaxOnLoan;
+  return PackedBytes(copy.WidthInBytes, copy.Height, copy.Depth, bytes) &&
+         *bytes <= Staging::kMaxOnLoan;
 }
 
-bool DeviceSideAllowed(Dispatcher& d, CUdeviceptr base, size_t pitch, size_t height, size_t x,
-                       size_t y, size_t z, const CUDA_MEMCPY3D& copy) {
+bool DeviceSideAllowed(Dispatcher& d, CUdeviceptr base, CopySide side, const CUDA_MEMCPY3D& copy) {
   if (copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0) return true;
-  const Wide slice = Wide(pitch) * (height ? height : copy.Height);
-  const Wide first = Wide(z) * slice + Wide(y) * pitch + x;
-  const Wide last = (Wide(z) + copy.Depth - 1) * slice + (Wide(y) + copy.Height - 1) * pitch + x +
-                    copy.WidthInBytes;
-  if (first > UINT64_MAX - base || last < first) return false;
-  return d.memory().Allows(base, last);
+  if (side.height == 0) side.height = copy.Height;
+  uint64_t end = 0;
+  return EndOf(side, copy.WidthInBytes, copy.Height, copy.Depth, &end) &&
+         end <= UINT64_MAX - base && d.memory().Allows(base, end);
 }
 
 uint32_t Copy3D(Dispatcher& d, session::Call& call, const std::string& description,
@@ -207,12 +204,10 @@ uint32_t Copy3D(Dispatcher& d, session::Call& call, const std::string& descripti
   uint64_t bytes = 0;
   if (!RowsFit(copy, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (from_guest && !BulkFits(call, bytes)) return session::Handler::kMalformed;
-  if (from_device && !DeviceSideAllowed(d, copy.srcDevice, copy.srcPitch, copy.srcHeight,
-                                        copy.srcXInBytes, copy.srcY, copy.srcZ, copy)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (to_device && !DeviceSideAllowed(d, copy.dstDevice, copy.dstPitch, copy.dstHeight,
-                                      copy.dstXInBytes, copy.dstY, copy.dstZ, copy)) {
+  const CopySide from{copy.srcPitch, copy.srcHeight, copy.srcXInBytes, copy.srcY, copy.srcZ},
+      to{copy.dstPitch, copy.dstHeight, copy.dstXInBytes, copy.dstY, copy.dstZ};
+  if ((from_device && !DeviceSideAllowed(d, copy.srcDevice, from, copy)) ||
+      (to_device && !DeviceSideAllowed(d, copy.dstDevice, to, copy))) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   StagingBuffer rows;

@@ -28,6 +28,8 @@ constexpr std::chrono::seconds kStartLimit{60};
 constexpr std::chrono::seconds kQueueLimit{10};
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr uint32_t kMostDoublings = 6;
+// Before any worker was ever ready.
+constexpr uint32_t kMostEarlyKills = 5;
 
 bool MakeToken(char* token) {
   size_t have = 0;
@@ -67,7 +69,7 @@ bool WorkerPool::StartOne() {
   Child child;
   std::string error;
   if (!StartChild(config_.program, config_.arguments, &child, &error)) {
-    OnStartFailure(error);
+    OnStartFailure(error, kItCannot);
     return false;
   }
   const auto worker = std::make_shared<Worker>(io_, child);
@@ -230,8 +232,11 @@ void WorkerPool::OnExit(const std::shared_ptr<Worker>& worker, int status) {
   if (worker->state == State::kReady) {
     log::Error("event=worker_lost worker={} {}", worker->pid, DescribeExit(status));
   }
-  OnStartFailure(worker->failure.empty() ? "the worker ended with " + DescribeExit(status)
-                                         : worker->failure);
+  const bool was_killed =
+      WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
+  OnStartFailure(
+      worker->failure.empty() ? "the worker ended with " + DescribeExit(status) : worker->failure,
+      was_killed && worker->failure.empty() ? kItWasKilled : kItCannot);
 }
 
 // It was dead, or dying, before the guest reached it, which the guest need never know.
@@ -243,8 +248,10 @@ void WorkerPool::ServeElsewhere(const std::shared_ptr<Worker>& worker, int statu
   Serve(std::move(guest));
 }
 
-void WorkerPool::OnStartFailure(const std::string& reason) {
-  if (!ever_ready_) {
+// One that was killed, by a kernel out of memory for one, tells nothing about the next; one that
+// cannot work, before any did, speaks for all.
+void WorkerPool::OnStartFailure(const std::string& reason, StartFailure kind) {
+  if (!ever_ready_ && (kind == kItCannot || failures_ >= kMostEarlyKills)) {
     draining_ = true;
     return events_.hopeless(reason);
   }

@@ -88,7 +88,8 @@ class WorkerPool {
   static void CloseGuest(Worker* worker);
   void OnExit(const std::shared_ptr<Worker>& worker, int status);
   void ServeElsewhere(const std::shared_ptr<Worker>& worker, int status);
-  void OnStartFailure(const std::string& reason);
+  enum StartFailure { kItCannot, kItWasKilled };
+  void OnStartFailure(const std::string& reason, StartFailure kind);
   std::shared_ptr<Worker> FindReady() const;
 
   boost::asio::io_context& io_;

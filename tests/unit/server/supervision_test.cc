@@ -44,6 +44,27 @@ TEST_F(SupervisionTest, TheWorkerEndsWithItsGuestWhateverItIsDoing) {
   EXPECT_TRUE(AwaitLog("event=session_ended", 3)) << log_;
 }
 
+// The first child of the daemon that shows up, or -1.
+pid_t FirstChild(pid_t daemon) {
+  const std::string path =
+      "/proc/" + std::to_string(daemon) + "/task/" + std::to_string(daemon) + "/children";
+  for (int k = 0; k < 2000; ++k) {
+    pid_t child = -1;
+    if (std::ifstream(path) >> child && child > 0) return child;
+    usleep(1000);
+  }
+  return -1;
+}
+
+TEST_F(SupervisionTest, AWorkerThatIsKilledBeforeAnyWasReadyIsReplaced) {
+  Launch({"--listen", "unix:" + socket_, "--driver", "slow", "--workers-ready", "1"});
+  const pid_t first = FirstChild(pid_);
+  ASSERT_GT(first, 0);
+  ASSERT_EQ(kill(first, SIGKILL), 0);
+  EXPECT_TRUE(AwaitLog("event=ready")) << log_;
+  EXPECT_EQ(ConnectAndGreet()->Ask(kFakeEcho, "x"), "x");
+}
+
 TEST_F(SupervisionTest, AReadyWorkerThatIsKilledIsReplaced) {
   Start({"--workers-ready", "1", "--log-level", "debug"});
   ASSERT_TRUE(AwaitLog("event=worker_ready worker="));
