@@ -31,6 +31,7 @@ struct Texts {
   std::string memory_limit;
   std::string sandbox = "on";
   std::string emulation_library, emulation_memory, emulation_compute_capability, emulation_cache;
+  std::string kernel_memory = "1024";
   double kernel_timeout = 0, compile_limit = 3;
 };
 
@@ -91,6 +92,10 @@ void AddOptions(CLI::App& app, Texts& texts, Options& options) {
       ->capture_default_str();
   app.add_option("--memory-limit", texts.memory_limit,
                  "device memory for each session: MiB, or with a unit (512M, 2G)");
+  app.add_option("--kernel-memory", texts.kernel_memory,
+                 "what emulated kernels of a session may take of the host's memory while they run "
+                 "(local and shared memory, stacks): MiB, or with a unit; 0 is no limit")
+      ->capture_default_str();
   app.add_option("--sandbox", texts.sandbox,
                  "whether workers that emulate may open no files, start no programs and make no "
                  "sockets; with the driver, workers only gain no privileges")
@@ -156,6 +161,9 @@ void SetWorkerArguments(const Texts& texts, Options* options) {
             texts.memory_limit, "a size (512, 512M, 2G)");
     add("memory-limit", std::to_string(bytes));
   }
+  Require(ParseSize(texts.kernel_memory, &bytes), "--kernel-memory", texts.kernel_memory,
+          "a size (512, 512M, 2G)");
+  const std::string kernel_memory = bytes == 0 ? "" : fmt::format("{}K", bytes >> 10);
   std::string emulation_memory;
   if (!texts.emulation_memory.empty()) {
     Require(ParseSize(texts.emulation_memory, &bytes) && bytes >= kLeastEmulationMemory &&
@@ -180,6 +188,7 @@ void SetWorkerArguments(const Texts& texts, Options* options) {
   add("sandbox", texts.sandbox);
   add("log-level", texts.log_level);
   add("emulation-memory", emulation_memory);
+  add("kernel-memory", kernel_memory);
   add("emulation-compute-capability", texts.emulation_compute_capability);
   add("emulation-cache", texts.emulation_cache);
   const auto add_ms = [&](const char* name, double seconds) {

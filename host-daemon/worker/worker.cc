@@ -129,6 +129,7 @@ std::unique_ptr<Backend> LoadEmulation(const WorkerOptions& options, BackendPoli
   SetUnlessEmpty("SMOLVM_CUDA_EMULATION_CACHE", options.emulation_cache);
   SetUnlessEmpty("SMOLVM_CUDA_KERNEL_TIMEOUT_MS", options.kernel_timeout_ms);
   SetUnlessEmpty("SMOLVM_CUDA_COMPILE_LIMIT_MS", options.compile_limit_ms);
+  SetUnlessEmpty("SMOLVM_CUDA_KERNEL_MEMORY", options.kernel_memory);
   if (!HasAddressSpace(error)) return nullptr;
   *code = ReserveCode();
   if (*code == 0) {

@@ -20,6 +20,7 @@ bool ParseWorkerOptions(int argc, char** argv, WorkerOptions* options) {
   app.add_option("--emulation-cache", options->emulation_cache);
   app.add_option("--kernel-timeout-ms", options->kernel_timeout_ms);
   app.add_option("--compile-limit-ms", options->compile_limit_ms);
+  app.add_option("--kernel-memory", options->kernel_memory);
   try {
     app.parse(argc, argv);
     options->sandbox = sandbox == "on";

@@ -16,7 +16,7 @@ struct WorkerOptions {
   std::string log_level = "info";
   // For the emulation library's environment; "" = its own default.
   std::string emulation_memory, emulation_compute_capability, emulation_cache;
-  std::string kernel_timeout_ms, compile_limit_ms;
+  std::string kernel_timeout_ms, compile_limit_ms, kernel_memory;
 };
 
 // False: the message is on stderr.

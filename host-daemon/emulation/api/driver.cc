@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 
+#include "host-daemon/emulation/device/kernel_memory.h"
 #include "protocol/api/values.h"
 #include "protocol/gen/exports/unsupported.h"
 #include "protocol/log/log.h"
@@ -45,6 +46,7 @@ CUresult Start() {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!settings->device_visible) return CUDA_ERROR_NO_DEVICE;
+  KernelMemory::Get().SetLimit(settings->kernel_memory_bytes);
   Arena* arena = Arena::Create(settings->memory_bytes);
   if (arena == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   if (pthread_key_create(&thread_state_key, EndThread) != 0) return CUDA_ERROR_OPERATING_SYSTEM;

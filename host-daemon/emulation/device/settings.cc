@@ -75,6 +75,14 @@ std::optional<Settings> ReadSettings(std::string* error) {
     }
     settings.memory_bytes = *bytes;
   }
+  if (const char* text = std::getenv("SMOLVM_CUDA_KERNEL_MEMORY"); text && *text) {
+    const auto bytes = ParseMemory(text);
+    if (!bytes) {
+      *error = std::string("SMOLVM_CUDA_KERNEL_MEMORY is not a size (MiB, 512M, 2G): ") + text;
+      return std::nullopt;
+    }
+    settings.kernel_memory_bytes = *bytes;
+  }
   if (const char* text = std::getenv("SMOLVM_CUDA_EMULATION_CC"); text && *text) {
     const auto capability = ParseComputeCapability(text);
     if (!capability) {

@@ -12,6 +12,9 @@
 // SMOLVM_CUDA_COMPILE_LIMIT_MS: a kernel whose compilation would take about more, by its size, is
 // refused; default 0, no limit.
 //
+// SMOLVM_CUDA_KERNEL_MEMORY: what running kernels may take of the host's memory (windows of local
+// and shared memory, stacks): as the above; default 0, no limit.
+//
 // CUDA_VISIBLE_DEVICES: as CUDA documents it, for one device: "0" or a UUID prefix shows it.
 #pragma once
 
@@ -31,6 +34,7 @@ struct Settings {
   Tier tier = Tier::kAuto;
   uint64_t kernel_timeout_ms = 0;
   uint64_t compile_limit_ms = 0;
+  uint64_t kernel_memory_bytes = 0;
   bool device_visible = true;
 };
 

@@ -18,7 +18,16 @@ Block::~Block() {
   if (stack_pool_ != nullptr) stack_pool_->Put(&stacks_);
 }
 
-bool Block::Provide(Launch& launch, uint32_t count) {
+uint32_t Block::CountOf(const Launch& launch, const BlockCode& code) {
+  const uint32_t width = launch.config->block[0];
+  return launch.threads_per_block / width * ((width + code.lanes - 1) / code.lanes);
+}
+
+Block::Room Block::Provide(Launch& launch, const BlockCode& code) {
+  const uint32_t count = CountOf(launch, code);
+  const size_t window_bytes = launch.shared_bytes + count * launch.local_bytes;
+  const uint64_t bytes = Scratch::ClassOf(window_bytes) + count * sizeof(ThreadContext);
+  if (!KernelMemory::Get().Allows(bytes)) return Room::kNever;
   const bool is_coroutine = launch.code->is_coroutine;
   // Coroutines share one stack: they leave nothing on it.
   const size_t stacks = is_coroutine ? 1 : count;
@@ -30,20 +39,36 @@ bool Block::Provide(Launch& launch, uint32_t count) {
   StackPool& pool = StackPool::ForSize(stack_bytes);
   if (stack_pool_ != &pool && stack_pool_ != nullptr) stack_pool_->Put(&stacks_);
   stack_pool_ = &pool;
-  if (stacks_.size() < stacks && !pool.Take(stacks - stacks_.size(), &stacks_)) return false;
+  if (stacks_.size() < stacks && !pool.Take(stacks - stacks_.size(), &stacks_))
+    return Room::kNotNow;
   if (thread_capacity_ < count) {
     threads_ = std::make_unique<ThreadContext[]>(count);
     thread_capacity_ = count;
   }
   if (warps_ == nullptr) warps_ = std::make_unique<Warp[]>(kMaxWarps);
-  return memory_.Reserve(*launch.scratch, launch.shared_bytes + count * launch.local_bytes);
+  if (share_.bytes() < bytes && !share_.Resize(bytes)) return Room::kNotNow;
+  return memory_.Reserve(*launch.scratch, window_bytes) ? Room::kYes : Room::kNotNow;
+}
+
+void Block::Rest() {
+  constexpr uint64_t kLittle = 256 << 10;
+  if (share_.bytes() > kLittle) {
+    memory_.Release();
+    share_.Resize(0);
+  }
+  constexpr size_t kFewStacks = 64;
+  if (stacks_.size() > kFewStacks) stack_pool_->Put(&stacks_);
+  if (frames_share_.bytes() > kLittle) {
+    frames_.reset();
+    frames_bytes_ = 0;
+    frames_share_.Resize(0);
+  }
 }
 
 bool Block::Start(Launch& launch, uint64_t index, const BlockCode& code) {
-  const uint32_t width = launch.config->block[0];
-  const uint32_t count = launch.threads_per_block / width * ((width + code.lanes - 1) / code.lanes);
+  const uint32_t count = CountOf(launch, code);
   index_ = index;
-  if (!Provide(launch, count)) return false;
+  if (Provide(launch, code) != Room::kYes) return false;
   FillBlockContext(launch, index, memory_.address(), &context_);
   thread_count_ = live_ = count;
   warp_count_ = (count + kWarpSize - 1) / kWarpSize;

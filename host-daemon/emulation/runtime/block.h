@@ -21,6 +21,7 @@
 #include <span>
 #include <vector>
 
+#include "host-daemon/emulation/device/kernel_memory.h"
 #include "host-daemon/emulation/runtime/context.h"
 #include "host-daemon/emulation/runtime/scratch.h"
 #include "host-daemon/emulation/runtime/stack_pool.h"
@@ -81,7 +82,12 @@ class Block {
   // Prepares the launch's block number `index`, reusing stacks and memory of earlier ones. False
   // when memory is short. Of code for several lanes a "thread" is a group of so many neighbours in
   // a row, here and in all that follows.
+  // kNotNow: other blocks have the memory that there is.
+  enum class Room { kYes, kNotNow, kNever };
+  Room Provide(Launch& launch, const BlockCode& code);
   bool Start(Launch& launch, uint64_t index, const BlockCode& code);
+  // Gives back what is more than little: it may not be needed again for long.
+  void Rest();
   // Runs fibres until none is ready; called on the worker's main stack. `main_sp` receives where to
   // return to.
   void Resume(void** main_sp);
@@ -139,7 +145,8 @@ class Block {
   BarrierState& BarrierAt(uint32_t id) {
     return barriers_[id <= kClusterBarrier ? id : id % kBarriers];
   }
-  bool Provide(Launch& launch, uint32_t count);
+  // Contexts of threads; one stands for several in code for lanes.
+  static uint32_t CountOf(const Launch& launch, const BlockCode& code);
   void PrepareThreads(const Launch& launch, const BlockCode& code);
   // For the next round.
   void SetReady(uint32_t warp, uint32_t lanes) {
@@ -194,6 +201,7 @@ class Block {
   std::vector<Stack> stacks_;
   StackPool* stack_pool_ = nullptr;
   ScratchPiece memory_;
+  KernelMemoryShare share_, frames_share_;
 };
 
 }  // namespace smolvm::emulation

@@ -29,6 +29,11 @@ void* Block::Frame(ThreadContext* self, size_t bytes) {
     const size_t all = frame_stride_ * thread_count_;
     if (all > frames_bytes_) {
       frames_bytes_ = 0;
+      frames_.reset();
+      if (!frames_share_.Resize(all)) {
+        frame_stride_ = 0;
+        return nullptr;
+      }
       frames_.reset(static_cast<char*>(::operator new[](all, kFrameAlignment, std::nothrow)));
       if (frames_ == nullptr) {
         frame_stride_ = 0;

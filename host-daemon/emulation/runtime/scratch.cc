@@ -17,9 +17,10 @@ uintptr_t Scratch::Take(size_t bytes) {
   const size_t size = ClassOf(bytes);
   std::lock_guard lock(mutex_);
   if (auto& list = free_[size]; !list.empty()) {
-    const uintptr_t address = list.back();
+    const FreePiece piece = list.back();
     list.pop_back();
-    return address;
+    if (piece.is_resident) resident_ -= size;
+    return piece.address;
   }
   // A page between pieces stays inaccessible, so that running off one faults; it also spreads
   // windows over the cache's sets.
@@ -32,12 +33,14 @@ uintptr_t Scratch::Take(size_t bytes) {
 }
 
 void Scratch::Put(uintptr_t address, size_t bytes) {
-  // Large pieces give their pages back; the range stays ours.
-  constexpr size_t kKeep = 4 << 20;
+  // Large pieces, and those beyond so many bytes, give their pages back; the range stays ours.
+  constexpr size_t kKeep = 4 << 20, kKeepInAll = 64 << 20;
   const size_t size = ClassOf(bytes);
-  if (size > kKeep) madvise(reinterpret_cast<void*>(address), size, MADV_DONTNEED);
   std::lock_guard lock(mutex_);
-  free_[size].push_back(address);
+  const bool keeps = size <= kKeep && resident_ + size <= kKeepInAll;
+  if (!keeps) madvise(reinterpret_cast<void*>(address), size, MADV_DONTNEED);
+  if (keeps) resident_ += size;
+  free_[size].push_back({address, keeps});
 }
 
 Scratch& Scratch::Of(Arena& arena) {

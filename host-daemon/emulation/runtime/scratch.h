@@ -25,13 +25,20 @@ class Scratch {
   // The scratch allocator of an arena, made at the first call.
   static Scratch& Of(Arena& arena);
 
- private:
+  // What a piece for `bytes` takes.
   static size_t ClassOf(size_t bytes);
+
+ private:
+  struct FreePiece {
+    uintptr_t address;
+    bool is_resident;  // has pages
+  };
 
   const uintptr_t end_;
   std::mutex mutex_;
   uintptr_t next_;
-  std::map<size_t, std::vector<uintptr_t>> free_;  // by rounded size
+  std::map<size_t, std::vector<FreePiece>> free_;  // by rounded size
+  size_t resident_ = 0;                            // bytes of free pieces that have pages
 };
 
 // A piece of scratch memory, given back when it goes out of scope.

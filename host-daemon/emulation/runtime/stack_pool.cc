@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "host-daemon/emulation/device/kernel_memory.h"
+
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102  // Linux 6.13: a guard that does not split the mapping
 #endif
@@ -18,6 +20,9 @@ constexpr size_t kLine = 64;
 // default.
 constexpr size_t kMaxStacks = 24 << 10;
 
+// What a thread touches of its stack, as it is counted; they are never given back.
+constexpr size_t kTouchedBytes = 16 << 10;
+
 bool Guard(char* address, size_t size) {
   if (madvise(address, size, MADV_GUARD_INSTALL) == 0) return true;
   return mprotect(address, size, PROT_NONE) == 0;
@@ -29,19 +34,23 @@ StackPool::StackPool(size_t stack_bytes)
     : stack_bytes_((stack_bytes + kPage - 1) / kPage * kPage) {}
 
 bool StackPool::Grow(size_t count) {
-  if (made_ + count > kMaxStacks) return false;
+  if (made_ + count > kMaxStacks || !KernelMemory::Get().Take(count * kTouchedBytes)) return false;
   // An odd number of pages between stacks spreads their tops over the cache's sets.
   const size_t stride = (kGuardBytes + stack_bytes_ + kPage) | kPage;
   const size_t bytes = stride * count;
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-  if (block == MAP_FAILED) return false;
+  if (block == MAP_FAILED) {
+    KernelMemory::Get().Give(count * kTouchedBytes);
+    return false;
+  }
   for (size_t i = 0; i < count; ++i) {
     Stack stack;
     stack.guard = static_cast<char*>(block) + i * stride;
     if (!Guard(stack.guard, kGuardBytes)) {
       munmap(block, bytes);
       free_.resize(free_.size() - i);
+      KernelMemory::Get().Give(count * kTouchedBytes);
       return false;
     }
     stack.bottom = stack.guard + kGuardBytes;

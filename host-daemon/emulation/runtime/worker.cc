@@ -57,6 +57,21 @@ int64_t Now() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+// Workers that hold memory for blocks which run; each gives it back in the end.
+std::atomic<int> g_holders{0};
+
+class Holder {
+ public:
+  ~Holder() { Set(false); }
+  void Set(bool holds) {
+    if (holds != holds_) g_holders.fetch_add(holds ? 1 : -1);
+    holds_ = holds;
+  }
+
+ private:
+  bool holds_ = false;
+};
+
 // Blocks that one worker may hold at once, when all of them wait for other blocks.
 constexpr size_t kMaxResident = 4096;
 
@@ -162,6 +177,7 @@ void Worker::FindFaultingThread(Launch& launch, Block& block) {
 void Worker::RunPlain(Launch& launch) {
   constexpr size_t kStackBytes = 1 << 20;
   if ((stack_.empty() && !StackPool::ForSize(kStackBytes).Take(1, &stack_)) ||
+      !share_.Resize(Scratch::ClassOf(launch.shared_bytes + launch.local_bytes)) ||
       !memory_.Reserve(*launch.scratch, launch.shared_bytes + launch.local_bytes)) {
     launch.Fail(CUDA_ERROR_OUT_OF_MEMORY, "no memory for a block");
     return;
@@ -183,10 +199,18 @@ void Worker::RunPlain(Launch& launch) {
 }
 
 bool Worker::AddBlock(Launch& launch) {
+  if (launch.next_block.load(std::memory_order_relaxed) >= launch.block_count) return false;
+  if (idle_.empty()) idle_.push_back(std::make_unique<Block>());
+  // Memory first: a block that was taken must be run.
+  const BlockCode code = launch.CurrentCode();
+  const Block::Room room = idle_.back()->Provide(launch, code);
+  if (room == Block::Room::kNever)
+    launch.Fail(CUDA_ERROR_OUT_OF_MEMORY, "a block's threads take more memory than kernels may");
+  starves_ = room == Block::Room::kNotNow;
+  if (room != Block::Room::kYes) return false;
   const uint64_t index = launch.next_block.fetch_add(1, std::memory_order_relaxed);
   if (index >= launch.block_count) return false;
-  if (idle_.empty()) idle_.push_back(std::make_unique<Block>());
-  if (!idle_.back()->Start(launch, index, launch.CurrentCode())) {
+  if (!idle_.back()->Start(launch, index, code)) {
     launch.Fail(CUDA_ERROR_OUT_OF_MEMORY, "no memory for a block's threads");
     return false;
   }
@@ -215,10 +239,21 @@ void Worker::RunFibres(Launch& launch) {
   // elsewhere late, so that blocks keep to index order.
   const unsigned patience = launch.config->cooperative ? 1 : 64;
   unsigned idle_passes = 0;
+  Holder holder;
   int64_t since = launch.AwaitsVectorTier() ? Now() : 0;
   while (!launch.cancelled.load(std::memory_order_relaxed)) {
     if (launch.AwaitsVectorTier() && SpentEnough(launch, &since)) launch.vector_tier->Make();
-    if (resident_.empty() && (Leaves(launch) || !AddBlock(launch))) break;
+    if (resident_.empty() && (Leaves(launch) || !AddBlock(launch))) {
+      // Others give their memory back when they are done; a helper need not wait for that.
+      if (!starves_ || is_helper_) break;
+      RestIdle();
+      holder.Set(false);
+      if (g_holders.load() == 0)
+        launch.Fail(CUDA_ERROR_OUT_OF_MEMORY, "no memory for a block's threads");
+      sched_yield();
+      continue;
+    }
+    holder.Set(true);
     bool all_waited = true;
     for (size_t i = 0; i < resident_.size() && !launch.cancelled.load(std::memory_order_relaxed);) {
       if (Step(launch, *resident_[i])) {
@@ -236,6 +271,13 @@ void Worker::RunFibres(Launch& launch) {
   }
   for (auto& block : resident_) idle_.push_back(std::move(block));
   resident_.clear();
+  RestIdle();
+}
+
+void Worker::RestIdle() {
+  constexpr size_t kMostIdle = 64;
+  if (idle_.size() > kMostIdle) idle_.resize(kMostIdle);
+  for (const auto& block : idle_) block->Rest();
 }
 
 void Worker::HandleFault(Launch& launch, Block& block) {

@@ -60,6 +60,7 @@ class Worker {
   void RunFibres(Launch& launch);
   bool Leaves(const Launch& launch) const;
   bool AddBlock(Launch& launch);
+  void RestIdle();
   bool Step(Launch& launch, Block& block);
   void HandleFault(Launch& launch, Block& block);
   void Report(Launch& launch, const ThreadContext& thread, uint32_t lanes);
@@ -79,6 +80,8 @@ class Worker {
   std::vector<Stack> stack_;
   BlockContext block_context_{};
   ScratchPiece memory_;
+  KernelMemoryShare share_;  // of memory_
+  bool starves_ = false;     // there was no memory for another block
   BlockCode code_;
 
   // Fibre kernels.
