@@ -43,6 +43,7 @@ class Daemon {
  private:
   bool Listen();
   bool ListenAt(const transport::Endpoint& endpoint);
+  void OnConnection(int fd, Listener::Peer peer);
   void AddDevice(const transport::Endpoint& endpoint);
   void OnSignal();
   void OnReady();
@@ -116,7 +117,7 @@ bool Daemon::Listen() {
 
 bool Daemon::ListenAt(const Endpoint& endpoint) {
   auto listener = std::make_unique<Listener>(
-      io_, endpoint, [this](int fd, std::string from) { greetings_.Add(fd, std::move(from)); });
+      io_, endpoint, [this](int fd, Listener::Peer peer) { OnConnection(fd, std::move(peer)); });
   std::string error;
   if (!listener->Start(&error)) {
     Fail(error);
@@ -131,11 +132,11 @@ void Daemon::AddDevice(const Endpoint& endpoint) {
   devices_.push_back(std::make_unique<VsockDevice>(
       io_, options_.vsock_device, endpoint, options_.log_level_name,
       VsockDevice::Events{.accepted =
-                              [this](int fd, std::string from) {
+                              [this, name = "device:" + endpoint.path](int fd, std::string from) {
                                 if (draining_) {
                                   close(fd);
                                 } else {
-                                  greetings_.Add(fd, std::move(from));
+                                  greetings_.Add(fd, std::move(from), name);
                                 }
                               },
                           .ready =
@@ -144,6 +145,18 @@ void Daemon::AddDevice(const Endpoint& endpoint) {
                                 OnReady();
                               },
                           .failed = [this](const std::string& reason) { Fail(reason); }}));
+}
+
+// Refused before a byte is read: any guest of the host can reach a port of kernel vsock.
+void Daemon::OnConnection(int fd, Listener::Peer peer) {
+  if (MayConnect(options_, peer.cid)) {
+    return greetings_.Add(fd, std::move(peer.from), std::move(peer.name));
+  }
+  if (refusals_.Allow()) {
+    log::Warn("event=peer_refused {} reason=\"not a --peer-cid\" not_logged={}", peer.from,
+              refusals_.TakeSuppressed());
+  }
+  close(fd);
 }
 
 void Daemon::AwaitSignals() {
@@ -181,7 +194,7 @@ void Daemon::OnGuest(Guest guest) {
   }
   if (!hello.callback_token.empty()) {
     const int fd = guest.fd;
-    Guest refused{fd, guest.from, {}};
+    Guest refused{fd, guest.from, {}, {}};
     if (!pool_.PassCallback(hello.callback_token, std::move(guest))) {
       Refuse(std::move(refused), kNotPermitted, "no session has this token");
     }
@@ -192,6 +205,13 @@ void Daemon::OnGuest(Guest guest) {
     return Refuse(
         std::move(guest), kOutOfMemory,
         fmt::format("{} sessions are running, and no more are allowed", options_.max_sessions));
+  }
+  if (const size_t limit = SessionsForAPeer(options_); pool_.SessionsOf(guest.peer) >= limit) {
+    const std::string why = fmt::format(
+        "{} sessions of this peer ({}) are running, and no more are allowed "
+        "(--max-sessions-per-peer)",
+        limit, guest.peer);
+    return Refuse(std::move(guest), kOutOfMemory, why);
   }
   guest.from += fmt::format(" program={} guest_pid={}",
                             log::Quote(hello.program.substr(0, kMaxProgramName)), hello.pid);

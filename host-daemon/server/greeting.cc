@@ -13,11 +13,11 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 struct Greetings::Greeting {
-  Greeting(asio::io_context& io, int fd, std::string from)
-      : stream(io, fd), timer(io, kHelloTime), from(std::move(from)) {}
+  Greeting(asio::io_context& io, int fd, std::string from, std::string peer)
+      : stream(io, fd), timer(io, kHelloTime), from(std::move(from)), peer(std::move(peer)) {}
   asio::posix::stream_descriptor stream;
   asio::steady_timer timer;
-  std::string from;
+  std::string from, peer;
   char header[wire::kFrameHeaderBytes] = {};
   std::string args;
   std::list<std::shared_ptr<Greeting>>::iterator place;
@@ -27,9 +27,9 @@ struct Greetings::Greeting {
 Greetings::Greetings(asio::io_context& io, std::function<void(Guest)> done)
     : io_(io), done_(std::move(done)) {}
 
-void Greetings::Add(int fd, std::string from) {
+void Greetings::Add(int fd, std::string from, std::string peer) {
   if (waiting_.size() >= kMaxWaiting) DropOldest("too many silent connections");
-  const auto greeting = std::make_shared<Greeting>(io_, fd, std::move(from));
+  const auto greeting = std::make_shared<Greeting>(io_, fd, std::move(from), std::move(peer));
   greeting->place = waiting_.insert(waiting_.end(), greeting);
   greeting->timer.async_wait([this, greeting](const error_code& code) {
     if (!code) Drop(greeting, "no hello in time");
@@ -63,7 +63,8 @@ void Greetings::ReadArgs(const std::shared_ptr<Greeting>& greeting) {
 void Greetings::Finish(const std::shared_ptr<Greeting>& greeting) {
   if (greeting->over) return;
   Remove(greeting);
-  done_({greeting->stream.release(), std::move(greeting->from), std::move(greeting->args)});
+  done_({greeting->stream.release(), std::move(greeting->from), std::move(greeting->peer),
+         std::move(greeting->args)});
 }
 
 void Greetings::Drop(const std::shared_ptr<Greeting>& greeting, const char* reason) {

@@ -22,6 +22,7 @@ inline constexpr double kLogBurst = 20, kLogLinesPerSecond = 2;
 struct Guest {
   int fd = -1;        // the receiver's to close
   std::string from;   // key=value fields: which endpoint, and who the transport says it is
+  std::string peer;   // that alone: "uid:1000", "cid:3", "device:PATH"
   std::string hello;  // the frame's arguments, undecoded
 };
 
@@ -38,7 +39,7 @@ class Greetings {
 
   Greetings(boost::asio::io_context& io, std::function<void(Guest)> done);
   // Takes the descriptor.
-  void Add(int fd, std::string from);
+  void Add(int fd, std::string from, std::string peer);
   void DropAll();
 
  private:

@@ -66,8 +66,7 @@ void Listener::AcceptSome() {
   for (int i = 0; i < kAcceptsAtOnce; ++i) {
     const int fd = accept4(socket_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC);
     if (fd >= 0) {
-      std::string from = Describe(fd);
-      accepted_(fd, std::move(from));
+      accepted_(fd, PeerOf(fd));
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) break;
@@ -84,22 +83,25 @@ void Listener::AcceptSome() {
   Wait();
 }
 
-std::string Listener::Describe(int fd) const {
-  std::string text = "listen=" + log::Quote(ToString(endpoint_));
+Listener::Peer Listener::PeerOf(int fd) const {
+  Peer peer{.from = "listen=" + log::Quote(ToString(endpoint_)), .name = "unknown", .cid = {}};
   if (endpoint_.kind == Endpoint::Kind::kUnix) {
-    ucred peer{};
-    socklen_t length = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) {
-      text += fmt::format(" peer_pid={} peer_uid={}", peer.pid, peer.uid);
+    ucred credentials{};
+    socklen_t length = sizeof credentials;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0) {
+      peer.from += fmt::format(" peer_pid={} peer_uid={}", credentials.pid, credentials.uid);
+      peer.name = fmt::format("uid:{}", credentials.uid);
     }
   } else {
-    sockaddr_vm peer{};
-    socklen_t length = sizeof peer;
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0) {
-      text += fmt::format(" peer_cid={}", peer.svm_cid);
+    sockaddr_vm address{};
+    socklen_t length = sizeof address;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0) {
+      peer.from += fmt::format(" peer_cid={}", address.svm_cid);
+      peer.name = fmt::format("cid:{}", address.svm_cid);
+      peer.cid = address.svm_cid;
     }
   }
-  return text;
+  return peer;
 }
 
 }  // namespace smolvm::server

@@ -7,6 +7,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -18,9 +19,13 @@ namespace smolvm::server {
 // Threads: the io_context's.
 class Listener {
  public:
-  // `accepted` owns the descriptor it is given; its text is for the log: key=value fields that say
-  // which endpoint this is and what the transport knows of the peer.
-  using Accepted = std::function<void(int fd, std::string from)>;
+  struct Peer {
+    std::string from;  // for the log: key=value fields, of the endpoint and of the peer
+    std::string name;  // who it is, as the transport knows: "uid:1000", "cid:3"
+    std::optional<uint32_t> cid;
+  };
+  // `accepted` owns the descriptor it is given.
+  using Accepted = std::function<void(int fd, Peer peer)>;
   Listener(boost::asio::io_context& io, const transport::Endpoint& endpoint, Accepted accepted);
   // Removes the socket file that Start made.
   ~Listener();
@@ -33,7 +38,7 @@ class Listener {
  private:
   void Wait();
   void AcceptSome();
-  std::string Describe(int fd) const;
+  Peer PeerOf(int fd) const;
 
   const transport::Endpoint endpoint_;
   const Accepted accepted_;

@@ -104,6 +104,14 @@ void AddOptions(CLI::App& app, Texts& texts, Options& options) {
   app.add_option("--max-sessions", options.max_sessions, "guest processes at the same time")
       ->check(CLI::Range(1u, 4096u))
       ->capture_default_str();
+  app.add_option("--max-sessions-per-peer", options.max_sessions_per_peer,
+                 "of those, for one user of a Unix socket, one CID or one machine (default: three "
+                 "quarters, so that one peer leaves room for others)")
+      ->check(CLI::Range(1u, 4096u));
+  app.add_option("--peer-cid", options.peer_cids,
+                 "a guest that may connect to vsock endpoints (repeatable; default: every guest of "
+                 "this host)")
+      ->check(CLI::Range(3u, UINT32_MAX - 1));
   app.add_option("--workers-ready", options.workers_ready, "workers started before they are needed")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str();

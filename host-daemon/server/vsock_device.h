@@ -21,9 +21,9 @@ namespace smolvm::server {
 class VsockDevice {
  public:
   struct Events {
-    Listener::Accepted accepted;
-    std::function<void()> ready;                     // QEMU may connect
-    std::function<void(const std::string&)> failed;  // it could not even be started once
+    std::function<void(int fd, std::string from)> accepted;  // owns the descriptor
+    std::function<void()> ready;                             // QEMU may connect
+    std::function<void(const std::string&)> failed;          // it could not even be started once
   };
   VsockDevice(boost::asio::io_context& io, std::string program, const transport::Endpoint& endpoint,
               std::string log_level, Events events);

@@ -124,6 +124,15 @@ void WorkerPool::OnReady(const std::shared_ptr<Worker>& worker, const std::strin
   Assign(worker, std::move(guest));
 }
 
+size_t WorkerPool::SessionsOf(const std::string& peer) const {
+  const auto serving = std::ranges::count_if(workers_, [&](const auto& entry) {
+    return entry.second->state == State::kServing && entry.second->peer == peer;
+  });
+  const auto waiting =
+      std::ranges::count_if(queue_, [&](const Waiting& other) { return other.guest.peer == peer; });
+  return static_cast<size_t>(serving + waiting);
+}
+
 std::shared_ptr<WorkerPool::Worker> WorkerPool::FindReady() const {
   for (const auto& [pid, worker] : workers_) {
     if (worker->state == State::kReady && worker->control.is_open()) return worker;
@@ -164,6 +173,7 @@ void WorkerPool::Assign(const std::shared_ptr<Worker>& worker, Guest guest) {
   worker->session = header.session;
   worker->token.assign(header.token, sizeof header.token);
   worker->from = guest.from;
+  worker->peer = guest.peer;
   worker->guest = std::move(guest);
   worker->began = std::chrono::steady_clock::now();
   ++serving_;

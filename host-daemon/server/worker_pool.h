@@ -45,6 +45,7 @@ class WorkerPool {
   void Start() { Refill(); }
   // Sessions that run, and guests that wait for a worker.
   size_t sessions() const { return serving_ + queue_.size(); }
+  size_t SessionsOf(const std::string& peer) const;
   // Gives the guest a worker, now or as soon as there is one.
   void Serve(Guest guest);
   // Passes a session's second connection on. False when no session has this token; the descriptor
@@ -68,6 +69,7 @@ class WorkerPool {
     std::string failure;  // what it said before it exited
     uint64_t session = 0;
     std::string from;
+    std::string peer;
     std::string token;
     Guest guest;  // until the worker says that it has it, for another worker if this one is dead
     std::chrono::steady_clock::time_point began;

@@ -39,6 +39,12 @@ constexpr const char* kDevice[] = {"epoll_ctl", "epoll_wait", "epoll_pwait", "ac
 constexpr const char* kReplacing[] = {
     "openat", "open",      "getdents64", "renameat", "renameat2", "rename", "unlinkat",
     "unlink", "faccessat", "faccessat2", "mkdirat",  "ftruncate", "fsync"};
+constexpr const char* kReading[] = {"openat",     "open",   "getdents64", "newfstatat", "statx",
+                                    "readlinkat", "statfs", "fstatfs",    "umask"};
+constexpr const char* kServing[] = {"renameat2", "renameat", "rename",    "unlink",    "unlinkat",
+                                    "mkdirat",   "mknodat",  "symlinkat", "linkat",    "fchownat",
+                                    "fchmodat",  "chmod",    "utimensat", "ftruncate", "fallocate",
+                                    "pwrite64",  "fsync",    "fdatasync"};
 constexpr const char* kRemoving[] = {"unlink", "unlinkat"};
 
 constexpr uint32_t kRefuse = SCMP_ACT_ERRNO(EPERM);
@@ -133,6 +139,14 @@ void AddSockets(Filter& filter, const SandboxNeeds& needs) {
   }
 }
 
+void AddFiles(Filter& filter, SandboxNeeds::Entries entries, bool has_landlock) {
+  using Entries = SandboxNeeds::Entries;
+  if (entries == Entries::kRemove) filter.AddAll(kRemoving);
+  if (entries == Entries::kReplace && has_landlock) filter.AddAll(kReplacing);
+  if (entries == Entries::kServe || entries == Entries::kRead) filter.AddAll(kReading);
+  if (entries == Entries::kServe) filter.AddAll(kServing);
+}
+
 }  // namespace
 
 bool FilterCalls(const SandboxNeeds& needs, bool has_landlock, std::string* error) {
@@ -146,10 +160,7 @@ bool FilterCalls(const SandboxNeeds& needs, bool has_landlock, std::string* erro
     AddThreads(filter);
     AddDescriptors(filter, needs);
     AddSockets(filter, needs);
-    if (!needs.folder.empty() && needs.entries == SandboxNeeds::Entries::kRemove)
-      filter.AddAll(kRemoving);
-    if (!needs.folder.empty() && needs.entries == SandboxNeeds::Entries::kReplace && has_landlock)
-      filter.AddAll(kReplacing);
+    if (!needs.folder.empty()) AddFiles(filter, needs.entries, has_landlock);
     code = filter.code();
   }
   // For all threads, should a library have started one.

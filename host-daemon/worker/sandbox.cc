@@ -64,11 +64,34 @@ bool Fail(std::string* error, const std::string& what, int code) {
   return false;
 }
 
+constexpr uint64_t kReadAccesses = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
+constexpr uint64_t kServeAccesses = kReplaceAccesses | kRefer | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+                                    LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_SOCK |
+                                    LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_SYM;
+// What a rule about a file, not a folder, may give.
+constexpr uint64_t kFileAccesses =
+    LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
+
+uint64_t AccessesFor(SandboxNeeds::Entries entries) {
+  switch (entries) {
+    case SandboxNeeds::Entries::kReplace:
+      return kReplaceAccesses;
+    case SandboxNeeds::Entries::kRemove:
+      return LANDLOCK_ACCESS_FS_REMOVE_FILE;
+    case SandboxNeeds::Entries::kServe:
+      return kServeAccesses;
+    case SandboxNeeds::Entries::kRead:
+      return kReadAccesses;
+  }
+  return 0;
+}
+
 bool AllowFolder(int rules, const std::string& folder, uint64_t accesses, std::string* error) {
-  mkdir(folder.c_str(), 0700);
-  const Descriptor parent(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const Descriptor parent(open(folder.c_str(), O_PATH | O_CLOEXEC));
+  struct stat status {};
   // Whoever wanted it has said that it cannot be used, and goes on without.
-  if (parent.fd < 0) return true;
+  if (parent.fd < 0 || fstat(parent.fd, &status) != 0) return true;
+  if (!S_ISDIR(status.st_mode)) accesses &= kFileAccesses;
   landlock_path_beneath_attr rule{};
   rule.allowed_access = accesses;
   rule.parent_fd = parent.fd;
@@ -92,9 +115,9 @@ bool EnterLandlock(const SandboxNeeds& needs, bool* entered, std::string* error)
   if (version >= 6) attributes.scoped = kScopes;
   const Descriptor rules(syscall(SYS_landlock_create_ruleset, &attributes, BytesOf(version), 0));
   if (rules.fd < 0) return Fail(error, "no Landlock rules can be made", errno);
-  const uint64_t accesses = needs.entries == SandboxNeeds::Entries::kReplace
-                                ? kReplaceAccesses & attributes.handled_access_fs
-                                : LANDLOCK_ACCESS_FS_REMOVE_FILE;
+  const uint64_t accesses = AccessesFor(needs.entries) & attributes.handled_access_fs;
+  if (needs.entries == SandboxNeeds::Entries::kReplace && !needs.folder.empty())
+    mkdir(needs.folder.c_str(), 0700);
   if (!needs.folder.empty() && !AllowFolder(rules.fd, needs.folder, accesses, error)) return false;
   *entered = syscall(SYS_landlock_restrict_self, rules.fd, 0) == 0;
   return *entered || Fail(error, "Landlock cannot be entered", errno);
@@ -102,13 +125,20 @@ bool EnterLandlock(const SandboxNeeds& needs, bool* entered, std::string* error)
 
 // --- capabilities(7): none, also for programs that were started, were there any.
 
-bool DropCapabilities(std::string* error) {
+bool DropCapabilities(uint64_t kept, std::string* error) {
   // Fails behind the last one that the kernel knows; without CAP_SETPCAP there is none to drop.
   for (int number = 0; prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; ++number)
     prctl(PR_CAPBSET_DROP, number, 0, 0, 0);
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
-  return syscall(SYS_capset, &header, none) == 0 ||
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0)
+    return Fail(error, "capabilities cannot be read", errno);
+  for (unsigned k = 0; k < _LINUX_CAPABILITY_U32S_3; ++k) {
+    sets[k].permitted &= static_cast<uint32_t>(kept >> (32 * k));
+    sets[k].effective &= sets[k].permitted;
+    sets[k].inheritable = 0;
+  }
+  return syscall(SYS_capset, &header, sets) == 0 ||
          Fail(error, "capabilities cannot be dropped", errno);
 }
 
@@ -131,8 +161,8 @@ bool EnterSandbox(const SandboxNeeds& needs, std::string* error) {
   }
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return Fail(error, "no_new_privs", errno);
   bool has_landlock = false;
-  return EnterLandlock(needs, &has_landlock, error) && DropCapabilities(error) &&
-         FilterCalls(needs, has_landlock, error);
+  return EnterLandlock(needs, &has_landlock, error) &&
+         DropCapabilities(needs.capabilities, error) && FilterCalls(needs, has_landlock, error);
 }
 
 }  // namespace smolvm::worker

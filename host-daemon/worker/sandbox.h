@@ -12,11 +12,17 @@ namespace smolvm::worker {
 // What a process still needs; the least by default: to compute, to start threads, and to speak over
 // the descriptors that are open.
 struct SandboxNeeds {
-  // Entries of `folder` ("": of none), made when it is missing: read, made and replaced (a cache),
-  // or only removed (a socket that its owner takes away at the end). Needs Landlock; without it
-  // kReplace is refused too, because nothing else would keep the process to the folder.
+  // Entries of `folder` ("": of none).
   std::string folder;
-  enum class Entries { kReplace, kRemove } entries = Entries::kReplace;
+  enum class Entries {
+    kReplace,  // read, made and replaced (a cache); the folder is made when it is missing. Refused
+               // without Landlock, because nothing else would keep the process to it.
+    kRemove,   // removed (a socket that its owner takes away at the end)
+    kServe,    // all that can be done to files, but devices (a share); or to this one file
+    kRead,     // read and listed
+  } entries = Entries::kReplace;
+  // Capabilities that are kept, if the process has them: bits, as capabilities(7) numbers them.
+  uint64_t capabilities = 0;
   // Accept connections of Unix sockets that listen already, and make pairs of stream sockets.
   bool accepts = false;
   // Make Unix stream sockets and connect them by their paths: a broker's.
@@ -36,7 +42,8 @@ struct SandboxNeeds {
 //   - starts no program and no process, creates no socket but what `needs` says, sends to no name;
 //   - signals, traces, reads and schedules no other process, not through a descriptor's owner
 //     either (F_SETOWN);
-//   - has no terminal (ioctl), no capability, and no memory both writable and executable.
+//   - has no terminal (ioctl), no capability but those of `needs`, and no memory both writable and
+//   executable.
 // What is open stays usable.
 //
 // Must be called while the process has one thread: Landlock holds for its caller, and for the

@@ -2,19 +2,18 @@
 
 #include <linux/capability.h>
 #include <linux/fuse.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <vector>
 
+#include "host-daemon/worker/sandbox.h"
 #include "machine/share/filesystem.h"
 #include "machine/share/limits.h"
+#include "protocol/log/log.h"
 
 namespace smolvm::machine {
 namespace {
@@ -48,20 +47,20 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// What root's servers keep of root's rights: to work on files as their owner would. Without the
-// rest the kernel takes set-user-id and set-group-id bits off a file that is written, as it does
-// for anybody (CAP_FSETID), and makes no devices (CAP_MKNOD).
-bool DropCapabilities() {
-  constexpr uint32_t kKept =
-      1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH | 1u << CAP_FOWNER;
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
-  if (syscall(SYS_capget, &header, sets) != 0) return false;
-  sets[0].effective &= kKept;
-  sets[0].permitted &= kKept;
-  sets[0].inheritable = 0;
-  sets[1] = {};
-  return syscall(SYS_capset, &header, sets) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+// What the server may still do: to this share alone, on files as their owner would. Without root's
+// other rights the kernel takes set-user-id and set-group-id bits off a file that is written, as it
+// does for anybody (CAP_FSETID), and makes no devices (CAP_MKNOD).
+bool Confine(const std::string& root, bool read_only) {
+  using worker::SandboxNeeds;
+  const SandboxNeeds needs{
+      .folder = root,
+      .entries = read_only ? SandboxNeeds::Entries::kRead : SandboxNeeds::Entries::kServe,
+      .capabilities = uint64_t{1} << CAP_CHOWN | uint64_t{1} << CAP_DAC_OVERRIDE |
+                      uint64_t{1} << CAP_DAC_READ_SEARCH | uint64_t{1} << CAP_FOWNER};
+  std::string error;
+  if (worker::EnterSandbox(needs, &error)) return true;
+  log::Error("event=share_unconfined root={} reason={}", log::Quote(root), log::Quote(error));
+  return false;
 }
 
 std::string EncodeReply(uint64_t unique, const ShareReply& reply) {
@@ -78,10 +77,9 @@ std::string EncodeReply(uint64_t unique, const ShareReply& reply) {
 
 int ServeShare(int stream, const std::string& root, bool read_only) {
   RaiseDescriptorLimit();
-  if (!DropCapabilities()) return 1;
   umask(0);  // the guest's kernel has applied the program's
   ShareFilesystem filesystem(read_only);
-  if (!filesystem.OpenRoot(root)) return 1;
+  if (!filesystem.OpenRoot(root) || !Confine(root, read_only)) return 1;
   std::vector<char> body(kMaxShareMessage);
   fuse_in_header header;
   while (ReceiveAll(stream, reinterpret_cast<char*>(&header), sizeof header)) {

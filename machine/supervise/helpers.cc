@@ -27,6 +27,8 @@ constexpr size_t kLogTail = 4096;
 // QEMU prints the registers of each processor after the line that says why it stopped.
 constexpr size_t kQemuLogTail = 256 << 10;
 constexpr unsigned kCudaGuestPort = 7000;
+// The daemon is this machine's alone: all its sessions may be the machine's.
+constexpr unsigned kMaxSessions = 64;
 
 std::string LastLine(std::string text) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
@@ -51,7 +53,13 @@ void Helpers::StartCudaDaemon() {
   const std::string listen = host_.vsock == VsockKind::kKernel
                                  ? fmt::format("vsock:{}", record_.cuda_port)
                                  : "unix:" + SocketPath(kCudaSocket);
-  Start(kDaemon, {FindOwnProgram("smolvm-cuda-daemon", "SMOLVM_CUDA_DAEMON"), "--listen", listen});
+  std::vector<std::string> argv = {FindOwnProgram("smolvm-cuda-daemon", "SMOLVM_CUDA_DAEMON"),
+                                   "--listen", listen, "--max-sessions-per-peer",
+                                   std::to_string(kMaxSessions)};
+  // Every guest of the host can reach the port.
+  if (host_.vsock == VsockKind::kKernel)
+    argv.insert(argv.end(), {"--peer-cid", std::to_string(cid_)});
+  Start(kDaemon, argv);
 }
 
 void Helpers::RestartCudaDaemon() {

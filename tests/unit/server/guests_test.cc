@@ -83,6 +83,16 @@ TEST_F(GuestsTest, AnotherProtocolIsRefusedWithWords) {
   EXPECT_NE(guest->reply().message.find("protocol"), std::string::npos);
 }
 
+TEST_F(GuestsTest, OnePeerLeavesRoomForOthers) {
+  Start({"--max-sessions", "8", "--max-sessions-per-peer", "2"});
+  const auto one = ConnectAndGreet(), two = ConnectAndGreet();
+  EXPECT_EQ(one->Ask(kFakeEcho, "x"), "x");
+  EXPECT_EQ(two->Ask(kFakeEcho, "x"), "x");
+  const auto three = Connect();
+  EXPECT_EQ(three->Hello(), 2u);
+  EXPECT_NE(three->reply().message.find("2 sessions of this peer (uid:"), std::string::npos);
+}
+
 TEST_F(GuestsTest, AHelloCutOffAtEveryByteDisturbsNobody) {
   Start();
   const auto other = ConnectAndGreet();

@@ -90,6 +90,27 @@ TEST(OptionsTest, GpusAreASelector) {
   }
 }
 
+TEST(OptionsTest, PeersHaveLimits) {
+  Options options;
+  ASSERT_EQ(Parse({"--listen", "vsock:7001", "--max-sessions", "64"}, &options), -1);
+  EXPECT_EQ(SessionsForAPeer(options), 48u);
+  EXPECT_TRUE(MayConnect(options, 3));
+  Options small;
+  ASSERT_EQ(Parse({"--listen", "unix:/a", "--max-sessions", "2"}, &small), -1);
+  EXPECT_EQ(SessionsForAPeer(small), 2u);
+  Options one;
+  ASSERT_EQ(Parse({"--listen", "vsock:7001", "--peer-cid", "7", "--peer-cid", "9",
+                   "--max-sessions-per-peer", "5"},
+                  &one),
+            -1);
+  EXPECT_EQ(SessionsForAPeer(one), 5u);
+  EXPECT_TRUE(MayConnect(one, 7));
+  EXPECT_TRUE(MayConnect(one, 9));
+  EXPECT_FALSE(MayConnect(one, 8));
+  EXPECT_FALSE(MayConnect(one, 2));
+  EXPECT_TRUE(MayConnect(one, std::nullopt));  // not by vsock
+}
+
 TEST(OptionsTest, AnUnknownOptionIsNamed) {
   Options options;
   testing::internal::CaptureStderr();

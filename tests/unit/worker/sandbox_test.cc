@@ -488,5 +488,50 @@ TEST_F(SandboxTest, ADeviceConnectsToNothing) {
   EXPECT_EQ(Inside(needs, [=] { return unlink(file) == 0 ? 0 : errno; }), 0);
 }
 
+TEST_F(SandboxTest, ASharesServerReachesItsFolderAlone) {
+  const std::string share = folder_ + "/share";
+  std::filesystem::create_directory(share);
+  const std::string inside = share + "/file", moved = share + "/moved", device = share + "/device";
+  for (const auto entries : {SandboxNeeds::Entries::kServe, SandboxNeeds::Entries::kRead}) {
+    const SandboxNeeds needs{.folder = share, .entries = entries};
+    const char* const outside = file_.c_str();
+    ExpectAllRefused(needs, {
+                                {"socket", [] { return socket(AF_UNIX, SOCK_STREAM, 0); }},
+                                {"execve", [] { return syscall(SYS_execve, "/bin/true", 0, 0); }},
+                                {"setxattr", [=] { return setxattr(outside, "user.x", "", 0, 0); }},
+                                {"chroot", [] { return chroot("/"); }},
+                                {"mount", [] { return syscall(SYS_mount, "a", "/", "b", 0, 0); }},
+                            });
+    const int outcome = Inside(needs, [&] {
+      if (open(outside, O_RDONLY) >= 0 || errno != EACCES) return 1;
+      if (open("/proc/self/maps", O_RDONLY) >= 0) return 2;
+      if (mknod(device.c_str(), S_IFCHR | 0600, 0x103) == 0) return 3;
+      const int fd = open(inside.c_str(), O_RDWR | O_CREAT, 0600);
+      if (entries == SandboxNeeds::Entries::kRead) return fd >= 0 ? 4 : 0;
+      if (fd < 0 || pwrite(fd, "text", 4, 0) != 4 || ftruncate(fd, 1) != 0) return 5;
+      if (renameat2(AT_FDCWD, inside.c_str(), AT_FDCWD, moved.c_str(), 0) != 0) return 6;
+      // Out of it and into it.
+      if (renameat2(AT_FDCWD, moved.c_str(), AT_FDCWD, (folder_ + "/out").c_str(), 0) == 0)
+        return 7;
+      if (renameat2(AT_FDCWD, outside, AT_FDCWD, inside.c_str(), 0) == 0) return 8;
+      return unlink(moved.c_str()) == 0 || unlinkat(AT_FDCWD, moved.c_str(), 0) == 0 ? 0 : 9;
+    });
+    const bool landlock = syscall(SYS_landlock_create_ruleset, nullptr, 0, 1) > 0;
+    if (!landlock) GTEST_SKIP() << "skipped: this kernel has no Landlock";
+    EXPECT_EQ(outcome, 0);
+  }
+}
+
+TEST_F(SandboxTest, AFileMayBeAShare) {
+  const SandboxNeeds needs{.folder = file_, .entries = SandboxNeeds::Entries::kServe};
+  const char* const file = file_.c_str();
+  EXPECT_EQ(Inside(needs,
+                   [=] {
+                     const int fd = open(file, O_RDWR);
+                     return fd >= 0 && pwrite(fd, "x", 1, 0) == 1 ? 0 : errno;
+                   }),
+            0);
+}
+
 }  // namespace
 }  // namespace smolvm::worker
