@@ -114,7 +114,8 @@ std::string ExplainPullFailure(const std::string& image, const std::string& skop
   return text;
 }
 
-std::string CopyToLayout(const ImageSource& source, const fs::path& layout) {
+std::string CopyToLayout(const ImageSource& source, const fs::path& layout,
+                         const Expansion& expansion) {
   std::vector<std::string> argv = {"skopeo", "--override-os", "linux", "copy", "--quiet"};
   if (access("/etc/containers/policy.json", R_OK) != 0) {
     argv.insert(argv.begin() + 1, "--insecure-policy");  // skopeo refuses to run without a policy
@@ -125,7 +126,8 @@ std::string CopyToLayout(const ImageSource& source, const fs::path& layout) {
   }
   argv.insert(argv.end(), {SkopeoSource(source), fmt::format("oci:{}:{}", layout.string(), kTag)});
   const char* verb = source.kind == ImageKind::kRegistry ? "pulling" : "reading";
-  const ToolResult result = RunTool(argv, {.doing = fmt::format("{} {}", verb, source.name)});
+  const ToolResult result = RunTool(argv, {.doing = fmt::format("{} {}", verb, source.name),
+                                           .problem = [&] { return expansion.Problem(); }});
   if (result.status != 0) {
     const std::string why = ExplainPullFailure(source.name, result.err);
     if (MeansUnreachable(result.err)) throw RegistryUnreachable(why);
@@ -152,11 +154,11 @@ ImageConfig ReadImageConfig(const fs::path& layout) {
   return config;
 }
 
-void UnpackLayout(const fs::path& layout, const fs::path& tree) {
+void UnpackLayout(const fs::path& layout, const fs::path& tree, const Expansion& expansion) {
   std::vector<std::string> argv = {"umoci", "raw", "unpack"};
   if (geteuid() != 0) argv.push_back("--rootless");
   argv.insert(argv.end(), {"--image", fmt::format("{}:{}", layout.string(), kTag), tree.string()});
-  MustRun(argv, {.doing = "unpacking the image"});
+  MustRun(argv, {.doing = "unpacking the image", .problem = [&] { return expansion.Problem(); }});
 }
 
 }  // namespace smolvm::machine

@@ -22,8 +22,11 @@ constexpr char kRecipe[] = "1";
 
 class Store {
  public:
-  explicit Store(const fs::path& cache)
-      : images_(cache / "images"), names_(cache / "images/names"), tmp_(cache / "tmp") {
+  Store(const fs::path& cache, uint64_t limit)
+      : images_(cache / "images"),
+        names_(cache / "images/names"),
+        tmp_(cache / "tmp"),
+        limit_(limit) {
     MakeFolders(names_);
     TempFolder::RemoveStale(tmp_);
     // One at a time: a second launcher finds what the first is making.
@@ -35,14 +38,14 @@ class Store {
       case ImageKind::kRegistry:
         return FromRegistry(source);
       case ImageKind::kDebian:
-        return Cached(Key({"debian", source.suite}), [&](const fs::path& tree, ImageConfig*) {
+        return Cached(Key({"debian", source.suite}), [&](const fs::path& tree, const Expansion&) {
           MakeDebianTree(source.suite, tree);
         });
       case ImageKind::kFolder:
         return FromFolder(source);
       case ImageKind::kTarball:
-        return Cached(FileKey(source.path), [&](const fs::path& tree, ImageConfig*) {
-          UnpackTarball(source.path, tree);
+        return Cached(FileKey(source.path), [&](const fs::path& tree, const Expansion& expansion) {
+          UnpackTarball(source.path, tree, expansion);
         });
       default:
         return FromLayoutSource(source);
@@ -50,7 +53,7 @@ class Store {
   }
 
  private:
-  using Maker = std::function<void(const fs::path& tree, ImageConfig* config)>;
+  using Maker = std::function<void(const fs::path& tree, const Expansion& expansion)>;
 
   // An ordinary user's images lack their files' owners, so root has others.
   static std::string Key(std::initializer_list<std::string> parts) {
@@ -87,10 +90,10 @@ class Store {
   }
 
   Image Save(const std::string& key, const fs::path& tree, const ImageConfig& config,
-             const fs::path& work) {
+             const fs::path& work, const Expansion& expansion) {
     const fs::path disk = work / "disk.erofs";
     const char* libc = LibcName(FindLibc(tree));
-    WriteErofs(tree, disk);
+    WriteErofs(tree, disk, expansion);
     const nlohmann::json json = {{"env", config.env},         {"entrypoint", config.entrypoint},
                                  {"command", config.command}, {"workdir", config.workdir},
                                  {"user", config.user},       {"libc", libc}};
@@ -102,27 +105,28 @@ class Store {
   Image Cached(const std::string& key, const Maker& make) {
     if (auto image = Load(key)) return *image;
     const TempFolder work(tmp_);
-    ImageConfig config;
-    make(work.path() / "tree", &config);
-    return Save(key, work.path() / "tree", config, work.path());
+    const Expansion expansion(work.path(), limit_);
+    make(work.path() / "tree", expansion);
+    return Save(key, work.path() / "tree", {}, work.path(), expansion);
   }
 
   Image FromFolder(const ImageSource& source) {
     const std::string key = Key({"folder", source.path.string(), FingerprintTree(source.path)});
     if (auto image = Load(key)) return *image;
     const TempFolder work(tmp_);
-    return Save(key, source.path, {}, work.path());
+    return Save(key, source.path, {}, work.path(), Expansion(work.path(), limit_));
   }
 
   // Copies to a layout, then unpacks unless the same content is there already.
   std::pair<std::string, Image> FromLayout(const ImageSource& source) {
     const TempFolder work(tmp_);
     const fs::path layout = work.path() / "layout";
-    const std::string key = Key({"oci", CopyToLayout(source, layout)});
+    const Expansion expansion(work.path(), limit_);
+    const std::string key = Key({"oci", CopyToLayout(source, layout, expansion)});
     if (auto image = Load(key)) return {key, *image};
     const ImageConfig config = ReadImageConfig(layout);
-    UnpackLayout(layout, work.path() / "tree");
-    return {key, Save(key, work.path() / "tree", config, work.path())};
+    UnpackLayout(layout, work.path() / "tree", expansion);
+    return {key, Save(key, work.path() / "tree", config, work.path(), expansion)};
   }
 
   Image ByName(const fs::path& name, const ImageSource& source) {
@@ -145,15 +149,16 @@ class Store {
   }
 
   const fs::path images_, names_, tmp_;
+  const uint64_t limit_;
   UniqueFd lock_;
 };
 
 }  // namespace
 
-Image EnsureImage(const std::string& argument, const fs::path& cache) {
+Image EnsureImage(const std::string& argument, const fs::path& cache, uint64_t limit) {
   ImageSource source = FindImage(argument.empty() ? kDefaultImage : argument);
   try {
-    Store store(cache);
+    Store store(cache, limit);
     try {
       return store.Ensure(source);
     } catch (const RegistryUnreachable& unreachable) {

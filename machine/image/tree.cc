@@ -88,11 +88,13 @@ std::string FingerprintTree(const fs::path& tree) {
   return hash.Finish();
 }
 
-void WriteErofs(const fs::path& tree, const fs::path& target) {
+void WriteErofs(const fs::path& tree, const fs::path& target, const Expansion& expansion) {
+  expansion.CheckTree(tree);
   std::vector<std::string> argv = {"mkfs.erofs", "--quiet"};
   if (geteuid() != 0) argv.insert(argv.end(), {"--all-root", "-x-1"});
   argv.insert(argv.end(), {target.string(), tree.string()});
-  MustRun(argv, {.doing = "writing the image's disk"});
+  MustRun(argv,
+          {.doing = "writing the image's disk", .problem = [&] { return expansion.Problem(); }});
 }
 
 }  // namespace smolvm::machine

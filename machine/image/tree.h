@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include "machine/image/expansion.h"
+
 namespace smolvm::machine {
 
 enum class Libc { kGlibc, kMusl, kNone };
@@ -17,6 +19,7 @@ std::string FingerprintTree(const std::filesystem::path& tree);
 
 // Writes an erofs image. An ordinary user's files become root's, since their owners were lost when
 // they were unpacked. Throws Failure.
-void WriteErofs(const std::filesystem::path& tree, const std::filesystem::path& target);
+void WriteErofs(const std::filesystem::path& tree, const std::filesystem::path& target,
+                const Expansion& expansion);
 
 }  // namespace smolvm::machine

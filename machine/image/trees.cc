@@ -44,7 +44,7 @@ void FinishDebianTree(const fs::path& tree) {
 
 }  // namespace
 
-void UnpackTarball(const fs::path& archive, const fs::path& tree) {
+void UnpackTarball(const fs::path& archive, const fs::path& tree, const Expansion& expansion) {
   MakeFolders(tree);
   std::vector<std::string> argv = {"tar", "-xf", archive.string(), "-C", tree.string()};
   // An ordinary user can make no devices; a machine has its own /dev.
@@ -53,7 +53,8 @@ void UnpackTarball(const fs::path& archive, const fs::path& tree) {
   } else {
     argv.insert(argv.end(), {"--no-same-owner", "--exclude=dev/*", "--exclude=./dev/*"});
   }
-  MustRun(argv, {.doing = "unpacking " + archive.string()});
+  MustRun(argv, {.doing = "unpacking " + archive.string(),
+                 .problem = [&] { return expansion.Problem(); }});
 }
 
 void MakeDebianTree(const std::string& suite, const fs::path& tree) {

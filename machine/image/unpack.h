@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "machine/image/expansion.h"
 #include "machine/image/source.h"
 #include "machine/util/failure.h"
 
@@ -24,11 +25,14 @@ class RegistryUnreachable : public Failure {
 
 // Copies an image to an OCI layout at `layout` (tag "img") and returns its digest. Throws
 // RegistryUnreachable, or Failure with the registry's own reason.
-std::string CopyToLayout(const ImageSource& source, const std::filesystem::path& layout);
+std::string CopyToLayout(const ImageSource& source, const std::filesystem::path& layout,
+                         const Expansion& expansion);
 ImageConfig ReadImageConfig(const std::filesystem::path& layout);
-void UnpackLayout(const std::filesystem::path& layout, const std::filesystem::path& tree);
+void UnpackLayout(const std::filesystem::path& layout, const std::filesystem::path& tree,
+                  const Expansion& expansion);
 
-void UnpackTarball(const std::filesystem::path& archive, const std::filesystem::path& tree);
+void UnpackTarball(const std::filesystem::path& archive, const std::filesystem::path& tree,
+                   const Expansion& expansion);
 void MakeDebianTree(const std::string& suite, const std::filesystem::path& tree);
 
 // skopeo's last message without its decoration; a hint is added for a rate limit.

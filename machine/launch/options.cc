@@ -64,6 +64,9 @@ void AddRun(CLI::App* app, Options* options, RawTexts* raw) {
                   std::string("a registry reference, an archive (./x.tar), an unpacked folder "
                               "(./rootfs/), 'debian' or 'debian/SUITE' (") +
                       kDefaultImage + ")");
+  app->add_option("--image-limit", options->image_limit,
+                  "what an image may come to when it is unpacked, such as 100G (64G)")
+      ->transform(CLI::AsSizeValue(false));
   app->add_option("-n,--name", options->name, "the machine's name");
   app->add_flag("-d,--detach", options->detach,
                 "leave the machine running; with --name it is kept");

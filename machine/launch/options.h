@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "machine/image/expansion.h"
+
 namespace smolvm::machine {
 
 struct Options {
@@ -14,9 +16,10 @@ struct Options {
   std::string image;  // "": the default image
   bool cuda = false, net = false, detach = false;
   std::optional<uint32_t> memory_mib;
-  uint32_t cpus = 0;             // 0: the default
-  uint32_t ready_timeout_s = 0;  // 0: the default
-  std::string accelerator;       // auto, kvm or tcg; "": $SMOLVM_ACCELERATOR
+  uint32_t cpus = 0;                                // 0: the default
+  uint32_t ready_timeout_s = 0;                     // 0: the default
+  std::string accelerator;                          // auto, kvm or tcg; "": $SMOLVM_ACCELERATOR
+  uint64_t image_limit = Expansion::kDefaultLimit;  // bytes
   std::vector<std::string> volumes;
   // run and exec
   std::vector<std::string> env;  // KEY=VALUE

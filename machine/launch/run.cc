@@ -139,7 +139,7 @@ MachineRecord DescribeMachine(const Options& options, const HostAbilities& host,
 void TakeImage(const Options& options, MachineRecord* record) {
   const auto cache = CacheFolder();
   record->kernel = EnsureKernel(cache).folder;
-  const Image image = EnsureImage(options.image, cache);
+  const Image image = EnsureImage(options.image, cache, options.image_limit);
   record->image_file = image.disk;
   record->env = BuildEnvironment(image.config.env, options.env, CudaEndpoint(*record));
   record->workdir = !options.workdir.empty()        ? options.workdir

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 
 #include "machine/util/failure.h"
@@ -62,12 +63,20 @@ void AppendBounded(std::string* text, const char* data, size_t size) {
   if (text->size() > 2 * kMaxOutput) text->erase(0, text->size() - kMaxOutput);
 }
 
-// Reads both streams until they end; true when a signal interrupted us.
-bool Collect(UniqueFd* out, UniqueFd* err, ToolResult* result, Progress* progress) {
+// Reads both streams until they end; true when a signal interrupted us, or with a problem.
+bool Collect(UniqueFd* out, UniqueFd* err, const ToolOptions& options, ToolResult* result,
+             std::string* problem) {
+  Progress progress(options.doing);
+  auto next = std::chrono::steady_clock::now();
   char buffer[65536];
   while (out->valid() || err->valid()) {
     if (InterruptCount() > 0) return true;
-    progress->Tick();
+    progress.Tick();
+    if (options.problem && std::chrono::steady_clock::now() >= next) {
+      *problem = options.problem();
+      if (!problem->empty()) return true;
+      next = std::chrono::steady_clock::now() + std::chrono::milliseconds(kTickMs);
+    }
     pollfd fds[2] = {{out->get(), POLLIN, 0}, {err->get(), POLLIN, 0}};
     if (poll(fds, 2, kTickMs) <= 0) continue;
     for (int i = 0; i < 2; ++i) {
@@ -139,10 +148,11 @@ ToolResult RunTool(const std::vector<std::string>& argv, const ToolOptions& opti
   out.write.reset();
   err.write.reset();
   ToolResult result;
-  Progress progress(options.doing);
-  if (Collect(&out.read, &err.read, &result, &progress)) {
+  std::string problem;
+  if (Collect(&out.read, &err.read, options, &result, &problem)) {
     EndGroup(pid);
     CheckInterrupt();
+    Fail("{} was stopped: {}", options.doing, problem);
   }
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,9 @@ struct ToolOptions {
   std::string doing;  // shown when it takes more than 2 s: "pulling python:3.12-slim"
   std::string workdir;
   std::vector<std::pair<std::string, std::string>> env;  // added to ours
+  // Asked while it runs: what speaks against going on, or "". Then it is ended, and Failure says
+  // so.
+  std::function<std::string()> problem;
 };
 
 // Waits for the end. Output beyond 1 MiB is dropped from its front. A signal to us ends the tool

@@ -248,11 +248,25 @@ void Stream::Close() {
 }
 
 bool Stream::StartThread() {
+  // A host has some ten thousand threads for all its guests.
+  constexpr int kMostThreads = 256;
+  static std::atomic<int> threads{0};
+  if (threads.fetch_add(1) >= kMostThreads) {
+    threads.fetch_sub(1);
+    static std::atomic<bool> noted{false};
+    if (!noted.exchange(true))
+      log::Warn("event=many_streams threads={} note=\"others run in their callers\"", kMostThreads);
+    return false;
+  }
   const SignalsBlocked blocked;  // inherited by the thread
   try {
-    std::thread([self = shared_from_this()] { self->ThreadMain(); }).detach();
+    std::thread([self = shared_from_this()] {
+      self->ThreadMain();
+      threads.fetch_sub(1);
+    }).detach();
     return true;
   } catch (const std::system_error& error) {
+    threads.fetch_sub(1);
     log::Error("event=stream_thread_failed reason={}", log::Quote(error.what()));
     return false;
   }

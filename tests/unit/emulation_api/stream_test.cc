@@ -1,4 +1,6 @@
 #include <chrono>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "tests/unit/emulation_api/support.h"
@@ -292,6 +294,32 @@ TEST_F(StreamTest, ManyStreamsAndThreads) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_CUDA(cuCtxSynchronize());
   EXPECT_EQ(failures, 0);
+}
+
+int ThreadsOfThisProcess() {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("Threads:", 0) == 0) return std::stoi(line.substr(8));
+  }
+  return -1;
+}
+
+// An attack had six thousand threads in a second.
+TEST_F(StreamTest, StreamsBeyondAFewHundredRunWithoutThreads) {
+  constexpr int kStreams = 700;
+  const int before = ThreadsOfThisProcess();
+  ASSERT_GT(before, 0);
+  std::vector<CUstream> streams;
+  std::atomic<int> done = 0;
+  for (int i = 0; i < kStreams; ++i) {
+    streams.push_back(NewStream());
+    ASSERT_CUDA(cuLaunchHostFunc(
+        streams.back(), [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &done));
+  }
+  for (const CUstream stream : streams) EXPECT_CUDA(cuStreamSynchronize(stream));
+  EXPECT_EQ(done, kStreams);
+  EXPECT_LE(ThreadsOfThisProcess(), before + 256);
+  for (const CUstream stream : streams) EXPECT_CUDA(cuStreamDestroy(stream));
 }
 
 }  // namespace

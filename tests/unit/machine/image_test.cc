@@ -114,15 +114,81 @@ TEST_F(ImageTest, AFolderIsMadeOnceAndDropped) {
   if (FindProgram("mkfs.erofs").empty()) GTEST_SKIP() << "skipped: mkfs.erofs is not installed";
   Write("tree/lib/ld-musl-x86_64.so.1");
   const fs::path cache = root_ / "cache";
-  const Image first = EnsureImage(root_ / "tree", cache);
+  const Image first = EnsureImage(root_ / "tree", cache, Expansion::kDefaultLimit);
   EXPECT_EQ(first.libc, "musl");
   const auto written = fs::last_write_time(first.disk);
-  const Image again = EnsureImage(root_ / "tree", cache);
+  const Image again = EnsureImage(root_ / "tree", cache, Expansion::kDefaultLimit);
   EXPECT_EQ(again.disk, first.disk);
   EXPECT_EQ(fs::last_write_time(again.disk), written);
   EXPECT_TRUE(fs::is_empty(cache / "tmp"));
   DropImage(first.disk, cache);
   EXPECT_FALSE(fs::exists(first.disk));
+}
+
+// Why an image that is larger than `limit` is refused; and that nothing of it is left.
+class ExpansionTest : public ImageTest {
+ protected:
+  std::string WhyRefused(const fs::path& image, uint64_t limit) {
+    const fs::path cache = root_ / "cache";
+    std::string why;
+    try {
+      EnsureImage(image, cache, limit);
+    } catch (const Failure& failure) {
+      why = failure.what();
+    }
+    EXPECT_TRUE(fs::is_empty(cache / "tmp"));
+    for (const auto& entry : fs::directory_iterator(cache / "images"))
+      EXPECT_NE(entry.path().extension(), ".erofs");
+    return why;
+  }
+};
+
+// An attack's: 10 KiB that filled the disk of the cache.
+TEST_F(ExpansionTest, ASparseFileCountsAsWhatItPretendsToBe) {
+  Write("tree/file");
+  fs::resize_file(root_ / "tree/file", uint64_t{8} << 30);
+  const fs::path archive = root_ / "bomb.tar";
+  ASSERT_EQ(
+      RunTool({"tar", "-S", "-C", (root_ / "tree").string(), "-cf", archive.string(), "."}).status,
+      0);
+  ASSERT_LT(fs::file_size(archive), uint64_t{1} << 20);
+  EXPECT_THAT(WhyRefused(archive, uint64_t{1} << 30),
+              HasSubstr("come to 8.0 GiB, more than 1.0 GiB: --image-limit"));
+  EXPECT_THAT(WhyRefused(root_ / "tree", uint64_t{1} << 30), HasSubstr("--image-limit"));
+  // Larger than any disk.
+  fs::resize_file(root_ / "tree/file", uint64_t{1} << 43);
+  EXPECT_THAT(WhyRefused(root_ / "tree", UINT64_MAX), HasSubstr(" left"));
+}
+
+TEST_F(ExpansionTest, AnArchiveThatExpandsIsStopped) {
+  Write("tree/zeroes", std::string(48 << 20, '\0'));
+  const fs::path archive = root_ / "bomb.tar.gz";
+  ASSERT_EQ(
+      RunTool({"tar", "-z", "-C", (root_ / "tree").string(), "-cf", archive.string(), "."}).status,
+      0);
+  ASSERT_LT(fs::file_size(archive), uint64_t{1} << 20);
+  EXPECT_THAT(WhyRefused(archive, uint64_t{16} << 20), HasSubstr("--image-limit"));
+}
+
+// One file by many names is one file.
+TEST_F(ExpansionTest, HardLinksCountOnce) {
+  Write("tree/file", std::string(1 << 20, 'x'));
+  for (int k = 0; k < 100; ++k)
+    fs::create_hard_link(root_ / "tree/file", root_ / ("tree/" + std::to_string(k)));
+  const Expansion expansion(root_, 2 << 20);
+  EXPECT_NO_THROW(expansion.CheckTree(root_ / "tree"));
+  EXPECT_EQ(expansion.Problem(), "");
+}
+
+TEST_F(ExpansionTest, AToolIsEndedWhenThereIsAProblem) {
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    MustRun({"sleep", "60"}, {.doing = "sleeping", .problem = [] { return "enough"; }});
+    ADD_FAILURE() << "it was not stopped";
+  } catch (const Failure& failure) {
+    EXPECT_STREQ(failure.what(), "sleeping was stopped: enough");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
 }  // namespace
