@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -16,6 +17,9 @@ namespace {
 
 // How often a waiter yields its core before it sleeps: a sleep and a wake-up cost about 12 µs.
 constexpr int kYields = 32;
+
+// After which a stream's thread ends: a program may keep streams that it used once.
+constexpr std::chrono::seconds kIdleTime{2};
 
 std::atomic<uint64_t> next_stream_id{1};
 
@@ -300,11 +304,16 @@ void Stream::ThreadMain() {
       lock.lock();
     }
     thread_sleeps_ = true;
-    work_ready_.wait(
-        lock, [this] { return (!queue_.empty() && !executing_) || (closed_ && queue_.empty()); });
+    const bool has_cause = work_ready_.wait_for(lock, kIdleTime, [this] {
+      return (!queue_.empty() && !executing_) || (closed_ && queue_.empty());
+    });
     thread_sleeps_ = false;
-    if (queue_.empty()) return;
-    ExecuteFront(&lock);
+    if (queue_.empty()) {
+      // The next work starts another.
+      thread_started_ = false;
+      return;
+    }
+    if (has_cause) ExecuteFront(&lock);
   }
 }
 

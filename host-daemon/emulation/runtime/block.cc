@@ -55,6 +55,7 @@ void Block::Rest() {
   if (share_.bytes() > kLittle) {
     memory_.Release();
     share_.Resize(0);
+    prepared_for_ = 0;  // threads' contexts name the windows
   }
   constexpr size_t kFewStacks = 64;
   if (stacks_.size() > kFewStacks) stack_pool_->Put(&stacks_);
@@ -62,6 +63,7 @@ void Block::Rest() {
     frames_.reset();
     frames_bytes_ = 0;
     frames_share_.Resize(0);
+    prepared_for_ = 0;
   }
 }
 

@@ -72,6 +72,8 @@ class Holder {
   bool holds_ = false;
 };
 
+constexpr int64_t kMostStarved = 500'000'000;  // ns
+
 // Blocks that one worker may hold at once, when all of them wait for other blocks.
 constexpr size_t kMaxResident = 4096;
 
@@ -199,6 +201,7 @@ void Worker::RunPlain(Launch& launch) {
 }
 
 bool Worker::AddBlock(Launch& launch) {
+  starves_ = false;
   if (launch.next_block.load(std::memory_order_relaxed) >= launch.block_count) return false;
   if (idle_.empty()) idle_.push_back(std::make_unique<Block>());
   // Memory first: a block that was taken must be run.
@@ -240,6 +243,7 @@ void Worker::RunFibres(Launch& launch) {
   const unsigned patience = launch.config->cooperative ? 1 : 64;
   unsigned idle_passes = 0;
   Holder holder;
+  int64_t starved_since = 0;
   int64_t since = launch.AwaitsVectorTier() ? Now() : 0;
   while (!launch.cancelled.load(std::memory_order_relaxed)) {
     if (launch.AwaitsVectorTier() && SpentEnough(launch, &since)) launch.vector_tier->Make();
@@ -248,12 +252,16 @@ void Worker::RunFibres(Launch& launch) {
       if (!starves_ || is_helper_) break;
       RestIdle();
       holder.Set(false);
-      if (g_holders.load() == 0)
+      // Nobody has any for so long that nobody will give some back.
+      if (g_holders.load() != 0) starved_since = 0;
+      if (starved_since == 0) starved_since = Now();
+      if (Now() - starved_since > kMostStarved)
         launch.Fail(CUDA_ERROR_OUT_OF_MEMORY, "no memory for a block's threads");
       sched_yield();
       continue;
     }
     holder.Set(true);
+    starved_since = 0;
     bool all_waited = true;
     for (size_t i = 0; i < resident_.size() && !launch.cancelled.load(std::memory_order_relaxed);) {
       if (Step(launch, *resident_[i])) {

@@ -319,6 +319,16 @@ TEST_F(StreamTest, StreamsBeyondAFewHundredRunWithoutThreads) {
   for (const CUstream stream : streams) EXPECT_CUDA(cuStreamSynchronize(stream));
   EXPECT_EQ(done, kStreams);
   EXPECT_LE(ThreadsOfThisProcess(), before + 256);
+  // Those that are idle give their threads back; the streams go on to work.
+  for (int k = 0; k < 1000 && ThreadsOfThisProcess() > before + 16; ++k)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_LE(ThreadsOfThisProcess(), before + 16);
+  for (int i = 0; i < kStreams; i += 100) {
+    EXPECT_CUDA(cuLaunchHostFunc(
+        streams[i], [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &done));
+    EXPECT_CUDA(cuStreamSynchronize(streams[i]));
+  }
+  EXPECT_EQ(done, kStreams + 7);
   for (const CUstream stream : streams) EXPECT_CUDA(cuStreamDestroy(stream));
 }
 

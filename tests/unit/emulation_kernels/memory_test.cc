@@ -1,4 +1,7 @@
 // What running kernels take of the host's memory.
+#include <atomic>
+#include <thread>
+
 #include "host-daemon/emulation/device/kernel_memory.h"
 #include "tests/unit/emulation_kernels/feature_fixture.h"
 
@@ -42,6 +45,42 @@ TEST_F(KernelMemoryTest, BlocksWaitForRoom) {
   EXPECT_EQ(Run("k", 40, 64, Params().Add(out).Add(uint32_t{0})), CUDA_SUCCESS);
   EXPECT_EQ(*out, 40u * 64);
   EXPECT_LE(KernelMemory::Get().used(), before_ + (16 << 20));  // and it was given back
+}
+
+// Threads find in their windows what they wrote, wherever those are after others had the memory.
+TEST_F(KernelMemoryTest, WindowsAreTheBlocksOwnWhoeverHadThemBefore) {
+  ASSERT_EQ(Load(std::string(kHeader) +
+                 ".visible .entry k(.param .u64 out)\n"
+                 "{\n.local .align 16 .b8 a[131072];\n.reg .pred %p;\n.reg .b32 %r<10>;\n"
+                 ".reg .b64 %d<4>;\nld.param.u64 %d1, [out];\nmov.u32 %r7, %ctaid.x;\n"
+                 "mov.u32 %r8, %tid.x;\nmad.lo.u32 %r7, %r7, 1024, %r8;\nmov.u32 %r1, 0;\n"
+                 "L: mov.u32 %r2, a;\nadd.u32 %r2, %r2, %r1;\nadd.u32 %r3, %r1, %r7;\n"
+                 "st.local.u32 [%r2], %r3;\nadd.u32 %r1, %r1, 1024;\n"
+                 "setp.lt.u32 %p, %r1, 131072;\n@%p bra L;\nbar.sync 0;\nmov.u32 %r1, 0;\n"
+                 "M: mov.u32 %r2, a;\nadd.u32 %r2, %r2, %r1;\nadd.u32 %r3, %r1, %r7;\n"
+                 "ld.local.u32 %r4, [%r2];\nsetp.ne.u32 %p, %r4, %r3;\n"
+                 "@%p atom.global.add.u32 %r5, [%d1], 1;\nadd.u32 %r1, %r1, 1024;\n"
+                 "setp.lt.u32 %p, %r1, 131072;\n@%p bra M;\nbar.sync 0;\n"
+                 "red.global.add.u32 [%d1+4], 1;\nret;\n}\n"),
+            "");
+  Limit(48 << 20);  // one block of 256 threads takes 32 MiB of it
+  uint32_t* out = Zeroes<uint32_t>(8);
+  std::vector<std::thread> launchers;
+  std::atomic<int> failures = 0;
+  for (int k = 0; k < 4; ++k) {
+    launchers.emplace_back([&, k] {
+      for (int round = 0; round < 4; ++round) {
+        failures += Run("k", 6, 200 + 8 * static_cast<uint32_t>(k), Params().Add(out + 2 * k)) !=
+                    CUDA_SUCCESS;
+      }
+    });
+  }
+  for (std::thread& launcher : launchers) launcher.join();
+  EXPECT_EQ(failures, 0);
+  for (uint32_t k = 0; k < 4; ++k) {
+    EXPECT_EQ(out[2 * k], 0u) << k;
+    EXPECT_EQ(out[2 * k + 1], 4 * 6 * (200 + 8 * k)) << k;
+  }
 }
 
 // They can never all be there: what a GPU without room for them does, too, is to wait.
