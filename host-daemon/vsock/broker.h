@@ -1,5 +1,5 @@
-// Connects Unix sockets for a vsock device, which is in a sandbox that does not let it: a device that
-// a guest took over could otherwise speak to every socket of its user's.
+// Connects Unix sockets for a vsock device, which is in a sandbox that does not let it: a device
+// that a guest took over could otherwise speak to every socket of its user's.
 #pragma once
 
 #include <cstdint>
