@@ -17,9 +17,9 @@
 #include <string>
 #include <thread>
 
+#include "host-daemon/sandbox/sandbox.h"
 #include "host-daemon/vsock/device.h"
 #include "host-daemon/worker/control.h"
-#include "host-daemon/worker/sandbox.h"
 #include "protocol/log/log.h"
 #include "protocol/transport/endpoint.h"
 
@@ -86,11 +86,11 @@ void WatchDaemon(vsock::Device& device) {
 }
 
 // QEMU is accepted, and the device's own socket taken away.
-worker::SandboxNeeds NeedsOf(const DeviceOptions& options) {
+sandbox::SandboxNeeds NeedsOf(const DeviceOptions& options) {
   const std::filesystem::path folder =
       std::filesystem::path(options.device.socket_path).parent_path();
   return {.folder = folder.empty() ? "." : folder.string(),
-          .entries = worker::SandboxNeeds::Entries::kRemove,
+          .entries = sandbox::SandboxNeeds::Entries::kRemove,
           .accepts = true};
 }
 
@@ -100,7 +100,7 @@ int Run(const DeviceOptions& options) {
   });
   std::string error;
   // What QEMU and the guest write is parsed from here on.
-  if (!device.Listen(&error) || !worker::EnterSandbox(NeedsOf(options), &error)) {
+  if (!device.Listen(&error) || !sandbox::EnterSandbox(NeedsOf(options), &error)) {
     worker::SendControl(kControlFd, {.type = ControlType::kFailed}, error, -1, true);
     return 1;
   }

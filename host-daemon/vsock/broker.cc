@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "host-daemon/sandbox/sandbox.h"
 #include "host-daemon/worker/control.h"
-#include "host-daemon/worker/sandbox.h"
 
 namespace smolvm::vsock {
 namespace {
@@ -47,7 +47,7 @@ int ConnectUnix(const std::string& path) {
   dup2(null, STDIN_FILENO);
   dup2(null, STDOUT_FILENO);
   std::string error;
-  const bool confined = worker::EnterSandbox({.connects = true}, &error);
+  const bool confined = sandbox::EnterSandbox({.connects = true}, &error);
   const ControlHeader state{.type = confined ? ControlType::kReady : ControlType::kFailed};
   worker::SendControl(socket, state, error, -1, true);
   ControlMessage message;

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "host-daemon/sandbox/sandbox.h"
 #include "host-daemon/vsock/broker.h"
 #include "host-daemon/vsock/device.h"
-#include "host-daemon/worker/sandbox.h"
 #include "protocol/base/log_limit.h"
 #include "protocol/log/log.h"
 
@@ -73,11 +73,11 @@ void RaiseDescriptorLimit() {
 }
 
 // QEMU is accepted, and the device's own socket taken away.
-smolvm::worker::SandboxNeeds NeedsOf(const Options& options) {
+smolvm::sandbox::SandboxNeeds NeedsOf(const Options& options) {
   const std::filesystem::path folder =
       std::filesystem::path(options.device.socket_path).parent_path();
   return {.folder = folder.empty() ? "." : folder.string(),
-          .entries = smolvm::worker::SandboxNeeds::Entries::kRemove,
+          .entries = smolvm::sandbox::SandboxNeeds::Entries::kRemove,
           .accepts = true};
 }
 
@@ -94,7 +94,7 @@ int RunDevice(const Options& options) {
   const auto path_of = [&options](uint32_t port) { return PathFor(options, port); };
   // What QEMU and the guest write is parsed from here on.
   if (!device.Listen(&error) || !broker.Start(path_of, &error) ||
-      !smolvm::worker::EnterSandbox(NeedsOf(options), &error)) {
+      !smolvm::sandbox::EnterSandbox(NeedsOf(options), &error)) {
     fmt::print(stderr, "smolvm-vsock-device: {}\n", error);
     return 1;
   }

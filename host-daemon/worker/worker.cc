@@ -23,10 +23,10 @@
 #include "host-daemon/emulation/device/address_space.h"
 #include "host-daemon/emulation/device/settings.h"
 #include "host-daemon/limits/address_space.h"
+#include "host-daemon/sandbox/sandbox.h"
 #include "host-daemon/session/session.h"
 #include "host-daemon/worker/backend.h"
 #include "host-daemon/worker/control.h"
-#include "host-daemon/worker/sandbox.h"
 #include "host-daemon/worker/worker_options.h"
 #include "protocol/log/log.h"
 
@@ -275,11 +275,11 @@ int WorkerMain(int argc, char** argv) {
   const std::unique_ptr<Backend> backend =
       has_files ? Load(options, policy, &name, &code, &error) : nullptr;
   const bool sandbox = options.sandbox && name == "emulation";
-  const SandboxNeeds needs{.folder = CacheFolder(),
-                           .code = code,
-                           .code_bytes = emulation::kCodeBytes,
-                           .outputs = {policy.output_fd, policy.errors_fd}};
-  const bool confined = backend != nullptr && sandbox && EnterSandbox(needs, &error);
+  const sandbox::SandboxNeeds needs{.folder = CacheFolder(),
+                                    .code = code,
+                                    .code_bytes = emulation::kCodeBytes,
+                                    .outputs = {policy.output_fd, policy.errors_fd}};
+  const bool confined = backend != nullptr && sandbox && sandbox::EnterSandbox(needs, &error);
   if (sandbox && !confined && backend != nullptr) error += "; --sandbox off goes without";
   if (backend == nullptr || sandbox != confined) {
     SendControl(kControlFd, {.type = ControlType::kFailed}, error, -1, true);

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-#include "host-daemon/worker/sandbox.h"
+#include "host-daemon/sandbox/sandbox.h"
 #include "machine/share/filesystem.h"
 #include "machine/share/limits.h"
 #include "protocol/log/log.h"
@@ -51,14 +51,14 @@ void RaiseDescriptorLimit() {
 // other rights the kernel takes set-user-id and set-group-id bits off a file that is written, as it
 // does for anybody (CAP_FSETID), and makes no devices (CAP_MKNOD).
 bool Confine(const std::string& root, bool read_only) {
-  using worker::SandboxNeeds;
+  using sandbox::SandboxNeeds;
   const SandboxNeeds needs{
       .folder = root,
       .entries = read_only ? SandboxNeeds::Entries::kRead : SandboxNeeds::Entries::kServe,
       .capabilities = uint64_t{1} << CAP_CHOWN | uint64_t{1} << CAP_DAC_OVERRIDE |
                       uint64_t{1} << CAP_DAC_READ_SEARCH | uint64_t{1} << CAP_FOWNER};
   std::string error;
-  if (worker::EnterSandbox(needs, &error)) return true;
+  if (sandbox::EnterSandbox(needs, &error)) return true;
   log::Error("event=share_unconfined root={} reason={}", log::Quote(root), log::Quote(error));
   return false;
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace smolvm::worker {
+namespace smolvm::sandbox {
 
 // What a process still needs; the least by default: to compute, to start threads, and to speak over
 // the descriptors that are open.
@@ -50,4 +50,4 @@ struct SandboxNeeds {
 // threads that it starts later. False with a one-line reason.
 bool EnterSandbox(const SandboxNeeds& needs, std::string* error);
 
-}  // namespace smolvm::worker
+}  // namespace smolvm::sandbox

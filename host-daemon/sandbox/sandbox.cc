@@ -1,4 +1,4 @@
-#include "host-daemon/worker/sandbox.h"
+#include "host-daemon/sandbox/sandbox.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -13,10 +13,10 @@
 #include <cstring>
 #include <filesystem>
 
-#include "host-daemon/worker/call_filter.h"
+#include "host-daemon/sandbox/call_filter.h"
 #include "protocol/log/log.h"
 
-namespace smolvm::worker {
+namespace smolvm::sandbox {
 namespace {
 
 // --- Landlock, see landlock(7).
@@ -165,4 +165,4 @@ bool EnterSandbox(const SandboxNeeds& needs, std::string* error) {
          DropCapabilities(needs.capabilities, error) && FilterCalls(needs, has_landlock, error);
 }
 
-}  // namespace smolvm::worker
+}  // namespace smolvm::sandbox

@@ -1,4 +1,4 @@
-#include "host-daemon/worker/call_filter.h"
+#include "host-daemon/sandbox/call_filter.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 #include <initializer_list>
 #include <memory>
 
-namespace smolvm::worker {
+namespace smolvm::sandbox {
 namespace {
 
 // Names, because not every architecture has all of them. Whatever their arguments say, these touch
@@ -177,4 +177,4 @@ bool FilterCalls(const SandboxNeeds& needs, bool has_landlock, std::string* erro
   return false;
 }
 
-}  // namespace smolvm::worker
+}  // namespace smolvm::sandbox

@@ -1,6 +1,6 @@
 // Native code in a sandboxed process: what an attack found to work (the first of each group), and
 // more of its kind. Each is tried in a child that has entered the sandbox.
-#include "host-daemon/worker/sandbox.h"
+#include "host-daemon/sandbox/sandbox.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@
 #include <thread>
 #include <vector>
 
-namespace smolvm::worker {
+namespace smolvm::sandbox {
 namespace {
 
 #if defined(__SANITIZE_THREAD__)
@@ -534,4 +534,4 @@ TEST_F(SandboxTest, AFileMayBeAShare) {
 }
 
 }  // namespace
-}  // namespace smolvm::worker
+}  // namespace smolvm::sandbox

@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "host-daemon/worker/sandbox.h"
+#include "host-daemon/sandbox/sandbox.h"
 
-namespace smolvm::worker {
+namespace smolvm::sandbox {
 
 // For this thread and all others. `has_landlock`: files are kept by Landlock, so that calls that
 // name some may be let through where `needs` has a folder.
 bool FilterCalls(const SandboxNeeds& needs, bool has_landlock, std::string* error);
 
-}  // namespace smolvm::worker
+}  // namespace smolvm::sandbox
