@@ -32,6 +32,11 @@ constexpr const char* kAlways[] = {
     // who and where it is
     "getrandom", "sysinfo", "uname", "getuid", "geteuid", "getgid", "getegid", "getcpu"};
 
+#ifdef SMOLVM_SANITIZED
+// By which UBSan tries whether memory can be read.
+constexpr const char* kSanitizers[] = {"pipe2"};
+#endif
+
 // Of a process that is a vsock device: waiting, and what QEMU hands it.
 constexpr const char* kDevice[] = {"epoll_ctl", "epoll_wait", "epoll_pwait", "accept4"};
 
@@ -156,6 +161,9 @@ bool FilterCalls(const SandboxNeeds& needs, bool has_landlock, std::string* erro
   if (code == 0) {
     Filter filter(context.get());
     filter.AddAll(kAlways);
+#ifdef SMOLVM_SANITIZED
+    filter.AddAll(kSanitizers);
+#endif
     AddMemory(filter, needs);
     AddThreads(filter);
     AddDescriptors(filter, needs);
