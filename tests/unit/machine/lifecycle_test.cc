@@ -209,7 +209,7 @@ TEST_F(LifecycleTest, SomeWhoStartItAtOnceShareIt) {
 
 TEST_F(LifecycleTest, StopDuringTheStart) {
   Keep("box");
-  environment_.emplace_back("SLOW_START", "0.2");
+  environment_.emplace_back("SLOW_START", "1.5");
   for (int round = 0; round < std::min(10, Rounds()) && !HasFailure(); ++round) {
     std::error_code ignored;
     fs::remove(first_, ignored);
@@ -226,7 +226,7 @@ TEST_F(LifecycleTest, StopDuringTheStart) {
 }
 
 TEST_F(LifecycleTest, DeleteWaitsForAStopButEndsNoRunningMachine) {
-  environment_.emplace_back("SLOW_START", "0.2");
+  environment_.emplace_back("SLOW_START", "1.5");
   for (int round = 0; round < std::min(10, Rounds()) && !HasFailure(); ++round) {
     Keep("box");
     const pid_t exec = InBackground({"exec", "--name", "box", "--", "true"}, first_);
