@@ -56,6 +56,32 @@ class InstructionVerifier {
            (o[3].is_register() && RegisterType(o[3]) == Type::kPred);
   }
 
+  // PTX ISA 9.7.13.15: in shared memory, by a generic address or by one of .shared. The object is
+  // the one operand in brackets; a state or predicate may stand before it, a count, state or parity
+  // and a time behind it.
+  bool IsMbarrier() const {
+    const StateSpace space = i_.modifiers.space;
+    if (space != StateSpace::kNone && space != StateSpace::kShared &&
+        space != StateSpace::kSharedCluster) {
+      return false;
+    }
+    const auto& o = i_.operands;
+    const size_t at = o[0].kind == Kind::kAddress ? 0 : 1;
+    if (at >= o.size() || !CheckAddress(o[at], space)) return false;
+    const bool tests =
+        i_.opcode == Opcode::kMbarrierTestWait || i_.opcode == Opcode::kMbarrierTryWait;
+    if (tests && at == 0) return false;
+    if (at == 1 &&
+        !(tests ? IsPredicateDestination(o[0]) : CheckTyped(o[0], Type::kB64, false, true)))
+      return false;
+    const bool by_state = tests && i_.text.find(".parity") == std::string_view::npos;
+    for (size_t n = at + 1; n < o.size(); ++n) {
+      const Type type = by_state && n == at + 1 ? Type::kB64 : Type::kU32;
+      if (!CheckTyped(o[n], type, false, false)) return false;
+    }
+    return true;
+  }
+
   // Operands that a modifier asks for, and that nothing else does.
   bool OptionsFit() const {
     const size_t count = i_.operands.size();
@@ -73,6 +99,16 @@ class InstructionVerifier {
         return (count == 4) == (i_.modifiers.reduction == Reduction::kCas);
       case Opcode::kCpAsync:
         return IsAsyncCopy();
+      case Opcode::kMbarrierInit:
+      case Opcode::kMbarrierInval:
+      case Opcode::kMbarrierExpectTx:
+      case Opcode::kMbarrierCompleteTx:
+      case Opcode::kMbarrierArrive:
+      case Opcode::kMbarrierArriveDrop:
+      case Opcode::kMbarrierTestWait:
+      case Opcode::kMbarrierTryWait:
+      case Opcode::kCpAsyncMbarrierArrive:
+        return IsMbarrier();
       default:
         return true;
     }
