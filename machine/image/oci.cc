@@ -2,8 +2,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
+#include "machine/image/oci_layout.h"
 #include "machine/image/unpack.h"
 #include "machine/util/files.h"
 #include "machine/util/tool.h"
@@ -54,40 +54,7 @@ std::string LastLine(std::string text) {
   return line == std::string::npos ? text : text.substr(line + 1);
 }
 
-fs::path BlobPath(const fs::path& layout, const std::string& digest) {
-  const size_t colon = digest.find(':');
-  const std::string hash = colon == std::string::npos ? "" : digest.substr(colon + 1);
-  if (hash.empty() || hash.find('/') != std::string::npos) Fail("the image has a bad digest");
-  return layout / "blobs" / digest.substr(0, colon) / hash;
-}
-
-nlohmann::json ReadJson(const fs::path& path) {
-  try {
-    return nlohmann::json::parse(ReadFile(path, kMaxJson));
-  } catch (const nlohmann::json::exception& error) {
-    Fail("the image's {} is damaged: {}", path.filename().string(), error.what());
-  }
-}
-
-std::string ManifestDigest(const fs::path& layout) {
-  const nlohmann::json index = ReadJson(layout / "index.json");
-  const auto digest = nlohmann::json::json_pointer("/manifests/0/digest");
-  if (!index.contains(digest) || !index[digest].is_string()) Fail("the image has no manifest");
-  return index[digest];
-}
-
-std::vector<std::string> Strings(const nlohmann::json& config, const char* key) {
-  std::vector<std::string> list;
-  if (!config.contains(key) || !config[key].is_array()) return list;
-  for (const auto& item : config[key]) {
-    if (item.is_string()) list.push_back(item);
-  }
-  return list;
-}
-
-std::string Text(const nlohmann::json& config, const char* key) {
-  return config.contains(key) && config[key].is_string() ? config[key].get<std::string>() : "";
-}
+std::string Read(const fs::path& path) { return ReadFile(path, kMaxJson); }
 
 }  // namespace
 
@@ -133,25 +100,13 @@ std::string CopyToLayout(const ImageSource& source, const fs::path& layout,
     if (MeansUnreachable(result.err)) throw RegistryUnreachable(why);
     throw Failure(why);
   }
-  return ManifestDigest(layout);
+  return ManifestDigest(Read(layout / "index.json"));
 }
 
 ImageConfig ReadImageConfig(const fs::path& layout) {
-  const nlohmann::json manifest = ReadJson(BlobPath(layout, ManifestDigest(layout)));
-  const auto pointer = nlohmann::json::json_pointer("/config/digest");
-  if (!manifest.contains(pointer) || !manifest[pointer].is_string()) {
-    Fail("the image's manifest names no configuration");
-  }
-  const nlohmann::json blob = ReadJson(BlobPath(layout, manifest[pointer]));
-  ImageConfig config;
-  if (!blob.contains("config") || !blob["config"].is_object()) return config;
-  const nlohmann::json& section = blob["config"];
-  config.env = Strings(section, "Env");
-  config.entrypoint = Strings(section, "Entrypoint");
-  config.command = Strings(section, "Cmd");
-  config.workdir = Text(section, "WorkingDir");
-  config.user = Text(section, "User");
-  return config;
+  const std::string manifest = ManifestDigest(Read(layout / "index.json"));
+  const std::string config = ConfigDigest(Read(BlobPath(layout, manifest)));
+  return ParseConfig(Read(BlobPath(layout, config)));
 }
 
 void UnpackLayout(const fs::path& layout, const fs::path& tree, const Expansion& expansion) {

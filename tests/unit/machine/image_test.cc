@@ -77,6 +77,28 @@ TEST_F(ImageTest, ArchiveKinds) {
   EXPECT_EQ(ArchiveKind({"./bin/", "./etc/"}), ImageKind::kTarball);
 }
 
+// What an image names as its configuration is a blob of its own, never a file of the host.
+TEST_F(ImageTest, ABlobIsBelowItsLayout) {
+  const auto digest = [](const std::string& text) { return R"({"digest":")" + text + R"("})"; };
+  const std::string good = "sha256:" + std::string(64, 'a');
+  Write("layout/index.json", R"({"manifests":[)" + digest(good) + "]}");
+  const std::string manifest = "layout/blobs/sha256/" + std::string(64, 'a');
+  Write("layout/blobs/sha256/bb", R"({"config":{"User":"inside"}})");
+  Write("elsewhere", R"({"config":{"User":"outside"}})");
+  Write(manifest, R"({"config":)" + digest("sha256:bb") + "}");
+  EXPECT_EQ(ReadImageConfig(root_ / "layout").user, "inside");
+  for (const char* bad :
+       {"../..:elsewhere", "..:../elsewhere", "sha256:../../../elsewhere",
+        "sha256/../../..:elsewhere", ":elsewhere", "elsewhere", "..:..", "sha256:"}) {
+    Write(manifest, R"({"config":)" + digest(bad) + "}");
+    try {
+      ADD_FAILURE() << bad << " led to " << ReadImageConfig(root_ / "layout").user;
+    } catch (const Failure& failure) {
+      EXPECT_THAT(failure.what(), HasSubstr("bad digest")) << bad;
+    }
+  }
+}
+
 TEST_F(ImageTest, LibcIsFoundWithinTheTree) {
   Write("glibc/usr/lib64/ld-linux-x86-64.so.2");
   fs::create_symlink("/usr/lib64", root_ / "glibc/lib64");  // absolute: the tree's, not the host's
