@@ -13,6 +13,8 @@ namespace {
 // Connections that have not said hello. A program in the guest may open some; more are closed.
 constexpr size_t kMaxStrangers = 64;
 constexpr size_t kMaxHello = 4096;
+// Of what the agent was told and has not read. It reads at once; one that does not is not ours.
+constexpr size_t kMaxUnread = 64 << 10;
 
 bool ComesFrom(int fd, unsigned cid) {
   sockaddr_vm address{};
@@ -34,16 +36,25 @@ void AgentLink::OpenExec(OnExec done) {
   std::string payload;
   PutString(&payload, token);
   expected_[token] = std::move(done);
-  if (control_ != nullptr) control_->Send(FrameType::kOpen, payload);
+  Tell(FrameType::kOpen, payload);
 }
 
-void AgentLink::PowerOff() {
-  if (control_ != nullptr) control_->Send(FrameType::kPowerOff, {});
+void AgentLink::PowerOff() { Tell(FrameType::kPowerOff, {}); }
+
+// Never waits: whoever took over the guest might not read.
+void AgentLink::Tell(FrameType type, const std::string& payload) {
+  if (control_ == nullptr || control_->queued() > kMaxUnread) return;
+  control_->Queue(type, payload);
+  if (!control_->Flush() || control_->queued() > kMaxUnread) {
+    shutdown(control_->fd(), SHUT_RDWR);  // Handle() finds it ended
+  }
 }
 
 void AgentLink::AddTo(std::vector<pollfd>* fds) const {
   fds->push_back({listener_.get(), POLLIN, 0});
-  fds->push_back({control_ != nullptr ? control_->fd() : -1, POLLIN, 0});
+  const bool writes = control_ != nullptr && control_->queued() > 0;
+  fds->push_back({control_ != nullptr ? control_->fd() : -1,
+                  static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
   for (const auto& channel : strangers_) fds->push_back({channel->fd(), POLLIN, 0});
 }
 
@@ -96,7 +107,7 @@ bool AgentLink::Admit(const Hello& hello, std::unique_ptr<Channel>* channel) {
 }
 
 void AgentLink::HandleControl() {
-  const bool alive = control_->Receive();
+  const bool alive = control_->Flush() && control_->Receive();
   while (const std::optional<Frame> frame = control_->Next()) {
     if (frame->type == FrameType::kReady) handlers_.ready();
     if (frame->type == FrameType::kFailed) {

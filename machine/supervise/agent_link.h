@@ -33,7 +33,8 @@ class AgentLink {
   // connect.
   AgentLink(UniqueFd listener, unsigned cid, std::string secret, Handlers handlers);
 
-  // Asks the agent for a connection for one command.
+  // Asks the agent for a connection for one command. Neither this nor PowerOff waits for a guest
+  // that does not read; such a one is lost.
   void OpenExec(OnExec done);
   void PowerOff();
   bool connected() const { return control_ != nullptr; }
@@ -48,6 +49,7 @@ class AgentLink {
   bool Greet(std::unique_ptr<Channel>* channel);
   bool Admit(const Hello& hello, std::unique_ptr<Channel>* channel);
   void HandleControl();
+  void Tell(FrameType type, const std::string& payload);
 
   UniqueFd listener_;
   const unsigned cid_;

@@ -107,6 +107,17 @@ TEST_F(AgentTest, StreamsAndExitStatus) {
   EXPECT_EQ(outcome.report->value, 7u);
 }
 
+// A guest that was taken over: it opens the control connection, and reads nothing from it.
+TEST_F(AgentTest, AGuestThatDoesNotReadHoldsNothingUp) {
+  const UniqueFd guest = ConnectIn(folder_.path(), "agent.sock", SOCK_STREAM);
+  const std::string hello = EncodeFrame(FrameType::kHello, EncodeHello({"secret", "control", ""}));
+  ASSERT_EQ(send(guest.get(), hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
+  ASSERT_TRUE(Until([&] { return link_->connected(); }));
+  for (int k = 0; k < 20000; ++k) link_->OpenExec([](UniqueFd) {});
+  link_->PowerOff();
+  EXPECT_TRUE(Until([&] { return lost_; }));
+}
+
 TEST_F(AgentTest, SignalsEndTheWholeGroup) {
   StartAgent();
   ASSERT_TRUE(Until([&] { return ready_; }));
