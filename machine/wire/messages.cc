@@ -1,6 +1,7 @@
 #include "machine/wire/messages.h"
 
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 namespace smolvm::machine {
 namespace {
@@ -16,6 +17,13 @@ std::vector<std::string> ReadList(FieldReader* reader) {
   const uint32_t count = reader->U32();
   for (uint32_t i = 0; i < count && reader->ok(); ++i) list.push_back(reader->String());
   return list;
+}
+
+// The library would take any number there, also one that an unsigned has no place for.
+uint32_t PortIn(const nlohmann::json& number) {
+  if (!number.is_number_unsigned() || number.get<uint64_t>() > UINT32_MAX)
+    throw std::invalid_argument("the port is no number of 32 bits");
+  return number.get<uint32_t>();
 }
 
 }  // namespace
@@ -108,7 +116,7 @@ GuestConfig DecodeConfig(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text);
   GuestConfig config;
   json.at("secret").get_to(config.secret);
-  json.at("port").get_to(config.port);
+  config.port = PortIn(json.at("port"));
   json.at("hostname").get_to(config.hostname);
   json.at("net").get_to(config.net);
   json.at("persistent").get_to(config.persistent);

@@ -106,6 +106,11 @@ TEST(MessagesTest, Config) {
   EXPECT_TRUE(back.shares[0].read_only);
   EXPECT_EQ(back.modules, config.modules);
   EXPECT_ANY_THROW(DecodeConfig("{}"));
+  for (const char* port : {"-1", "5.5", "5e52", "4294967296", "\"7001\"", "null"}) {
+    std::string text = EncodeConfig(config);
+    text.replace(text.find("7001"), 4, port);
+    EXPECT_ANY_THROW(DecodeConfig(text)) << port;
+  }
 }
 
 }  // namespace
