@@ -2,32 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <initializer_list>
 #include <string_view>
+
+#include "tests/support/split_mix.h"
 
 namespace smolvm::emulation {
 namespace {
-
-// SplitMix64: the library's distributions differ between implementations.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t Next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
-  uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(Next() % bound); }
-  bool OneIn(uint32_t n) { return Below(n) == 0; }
-  template <typename T>
-  T Of(std::initializer_list<T> choices) {
-    return choices.begin()[Below(static_cast<uint32_t>(choices.size()))];
-  }
-
- private:
-  uint64_t state_;
-};
 
 constexpr uint32_t kWords = 12, kLongs = 4, kFloats = 6, kDoubles = 2, kPredicates = 5;
 static_assert(kWords + 2 * kLongs + kFloats + 2 * kDoubles + 2 == kRandomOutputs);
